@@ -74,10 +74,9 @@ class Section:
         """Enter the section."""
         if _identity() == _main:
             _put_off()
-        if not sys.is_finalizing():
-            self.lock.acquire()
-        elif not self.lock.acquire(False):
-            _abandoned(self.lock)
+        if _threads and sys.is_finalizing():
+            _survive()
+        self.lock.acquire()
         _enter()
 
     def release(self) -> None:
@@ -94,11 +93,17 @@ class Section:
         self.release()
 
 
-def _abandoned(lock: Any) -> None:
-    """Take a lock from a thread that never runs again: the interpreter ends."""
-    lock._at_fork_reinit()
+_locks: list[Any] = []  # of sections
+_threads = True  # whether other threads can run
+
+
+def _survive() -> None:
+    """When the interpreter ends, other threads run no more: as in a child, theirs is dropped."""
+    global _threads
+    _threads = False
+    for lock in _locks:
+        lock._at_fork_reinit()
     fork_safety.repair()
-    lock.acquire()
 
 
 def section(lock: Any) -> Section:
@@ -106,6 +111,7 @@ def section(lock: Any) -> Section:
     global _main
     if _native is None and not interpreter.IS_MAIN:
         _main = None
+    _locks.append(lock)
     made: Section = (Section if _native is None else _native.Section)(lock)
     return made
 
@@ -116,7 +122,7 @@ _native: Any = None
 def use(native: ModuleType) -> None:
     """Let the native extension put handlers off, also for sections made before."""
     global _native, _put_off, _bring_back, _enter, _leave, _collect_late
-    functions = _catch_up, _finds, _puts, _abandoned
+    functions = _catch_up, _finds, _puts, _survive
     collector = gc.callbacks, gc.get_objects, gc.collect, _BEYOND
     native.section_setup(_main, waiting, _NUMBERS, *functions, *collector)
     _native, _put_off, _bring_back = native, native.put_off, native.bring_back

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any, Protocol
 
 # Seconds after which a fork proceeds: the forking thread itself may hold what another waits for.
@@ -24,6 +25,7 @@ class Forked(Protocol):
 
 
 _objects: weakref.WeakSet[Forked] = weakref.WeakSet()
+_functions: list[Callable[[], None]] = []
 
 
 def register(thing: Forked) -> None:
@@ -31,10 +33,17 @@ def register(thing: Forked) -> None:
     _objects.add(thing)
 
 
+def call(function: Callable[[], None]) -> None:
+    """Call `function()` in every child, after the objects."""
+    _functions.append(function)
+
+
 def repair() -> None:
     """Tell every object that this thread is the only one left."""
     for thing in list(_objects):
         thing.after_fork()
+    for function in _functions:
+        function()
 
 
 class ForkLock:

@@ -13,8 +13,8 @@ of signals and finalisers, which could find half a module, wait too (`devices/cr
 module that fails is as before, and runs again at the next read. `lazyfuse/__init__.py` installs
 the finder before anything else is imported.
 
-A module is made once in a process: a program that deletes it from `sys.modules` and imports it gets it
-again. So does a module that runs when the interpreter ends, for a finaliser that computes: by then
+A module is made once in a process: a program that deletes it from `sys.modules` and imports it gets
+it again. So does a module that runs when the interpreter ends, for a finaliser that computes: by then
 Python has taken the import system apart.
 """
 
@@ -163,7 +163,14 @@ class _Again(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Put it back; and what the program may have deleted with it, unless all of it ends."""
-        sys.modules.update({module.__name__: _made[module.__name__]} if _ended else _made)
+        name, below = module.__name__, f"{module.__name__}."
+        if not _ended:
+            sys.modules.update(_made)
+        elif hasattr(_made[name], "__path__"):
+            sys.modules[name] = _made[name]
+        else:  # no package, whose modules the import system would ask for: `os.path`
+            found = {k: v for k, v in _made.items() if k == name or k.startswith(below)}
+            sys.modules.update(found)
 
 
 def whole() -> None:

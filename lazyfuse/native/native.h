@@ -683,6 +683,7 @@ int exported_write(Core *self, PyObject *key, PyObject *value);
 /* -------------------------------------------------------------------------------------- section */
 
 extern PyTypeObject NoteType, SectionType;
+int drop_threads(void);
 PyObject *section_setup(PyObject *module, PyObject *args);
 PyObject *section_new_main(PyObject *module, PyObject *ident);
 PyObject *section_put_off(PyObject *module, PyObject *nothing);

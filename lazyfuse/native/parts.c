@@ -414,6 +414,9 @@ int lock_part(npy_intp size)
     if (size <= BRIEF) {
         return 1;
     }
+    if (drop_threads() < 0) {
+        return -1;
+    }
     PyObject *done = hooks.acquire == NULL ? NULL : PyObject_CallNoArgs(hooks.acquire);
     if (done == NULL) {
         return PyErr_Occurred() ? -1 : 0;

@@ -52,7 +52,7 @@ static int lock_writes(void)
         PyTuple_GET_SIZE(listeners) != 0) {
         return PyErr_Occurred() ? -1 : 0;
     }
-    PyObject *done = PyObject_CallNoArgs(hooks.acquire);
+    PyObject *done = drop_threads() < 0 ? NULL : PyObject_CallNoArgs(hooks.acquire);
     Py_XDECREF(done);
     return done == NULL ? -1 : 1;
 }

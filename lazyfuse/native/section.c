@@ -30,7 +30,7 @@ typedef struct {
 } Noted;
 
 static struct {
-    PyObject *waiting, *catch_up, *find, *put, *abandoned; /* of critical, and of _signal */
+    PyObject *waiting, *catch_up, *find, *put, *survive; /* of critical, and of _signal */
     PyObject *callbacks, *objects, *collect; /* gc.callbacks, gc.get_objects and gc.collect */
     PyObject *postpone; /* what stands first among the callbacks */
     PyObject *held[3], *others; /* what the collector looks at; callbacks that wait */
@@ -352,16 +352,16 @@ PyObject *section_bring_back(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(no
     return bring_back() < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-/* section_setup(main, waiting, numbers, catch_up, find, put, abandoned, callbacks, objects, collect,
+/* section_setup(main, waiting, numbers, catch_up, find, put, survive, callbacks, objects, collect,
    generations): see critical.use. */
 PyObject *section_setup(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *waiting, *numbers, *catch_up, *finds, *puts, *abandoned, *callbacks, *objects;
+    PyObject *waiting, *numbers, *catch_up, *finds, *puts, *survive, *callbacks, *objects;
     PyObject *collect;
     unsigned long thread;
     long generations;
     if (!PyArg_ParseTuple(args, "kO!O!OO!OOO!OOl", &thread, &PyList_Type, &waiting, &PyTuple_Type,
-                          &numbers, &catch_up, &PyCFunction_Type, &finds, &puts, &abandoned,
+                          &numbers, &catch_up, &PyCFunction_Type, &finds, &puts, &survive,
                           &PyList_Type, &callbacks, &objects, &collect, &generations)) {
         return NULL;
     }
@@ -373,7 +373,7 @@ PyObject *section_setup(PyObject *Py_UNUSED(module), PyObject *args)
     Py_XSETREF(state.catch_up, Py_NewRef(catch_up));
     Py_XSETREF(state.find, Py_NewRef(finds));
     Py_XSETREF(state.put, Py_NewRef(puts));
-    Py_XSETREF(state.abandoned, Py_NewRef(abandoned));
+    Py_XSETREF(state.survive, Py_NewRef(survive));
     Py_XSETREF(state.callbacks, Py_NewRef(callbacks));
     Py_XSETREF(state.objects, Py_NewRef(objects));
     Py_XSETREF(state.collect, Py_NewRef(collect));
@@ -449,7 +449,7 @@ static void section_dealloc(Section *self)
     Py_TYPE(self)->tp_free(self);
 }
 
-/* Call a method of the lock; an exception that is set stays, or is the context of the method's. */
+/* Call a method of a lock; an exception that is set stays, or is the context of the method's. */
 static int of_lock(PyObject *method)
 {
     Aside error = {NULL, NULL, NULL};
@@ -460,21 +460,19 @@ static int of_lock(PyObject *method)
     return raise_aside(&error);
 }
 
-/* Take the lock. When the interpreter ends, no other thread runs: what one of them has is taken. */
-static int take(Section *self)
-{
 #if PY_VERSION_HEX < 0x030D0000
 #define Py_IsFinalizing _Py_IsFinalizing
 #endif
-    if (!Py_IsFinalizing()) {
-        return of_lock(self->take);
+
+/* Before a lock is taken: when the interpreter ends, what other threads have is dropped, once. */
+int drop_threads(void)
+{
+    static int dropped;
+    if (dropped || !Py_IsFinalizing() || state.survive == NULL) {
+        return 0;
     }
-    PyObject *taken = PyObject_CallOneArg(self->take, Py_False);
-    if (taken == Py_False) {
-        Py_SETREF(taken, PyObject_CallOneArg(state.abandoned, self->lock));
-    }
-    Py_XDECREF(taken);
-    return taken == NULL ? -1 : 0;
+    dropped = 1;
+    return of_lock(state.survive);
 }
 
 static PyObject *section_acquire(Section *self, PyObject *Py_UNUSED(nothing))
@@ -483,7 +481,7 @@ static PyObject *section_acquire(Section *self, PyObject *Py_UNUSED(nothing))
     if (handles && put_off() < 0) {
         return NULL;
     }
-    if (take(self) < 0) {
+    if (drop_threads() < 0 || of_lock(self->take) < 0) {
         goto failed;
     }
     if (enter() < 0) {

@@ -15,7 +15,6 @@ node is computed twice, and the first result counts.
 from __future__ import annotations
 
 import functools
-import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -199,5 +198,4 @@ def _begin_anew() -> None:
 
 # A child forked during an evaluation would wait for ever, with tables half changed.
 fork_safety.hold(lock)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
+fork_safety.call(_begin_anew)
