@@ -31,6 +31,8 @@ from lazyfuse.codegen.table.op import Op
 from lazyfuse.devices.base import Device, DeviceError, DeviceLost, Later
 from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.events import counters, decisions
+from lazyfuse.runtime.execution import known_exceptions
+from lazyfuse.runtime.execution.known_exceptions import KnownExceptions
 from lazyfuse.runtime.layout.strides import (
     around,
     arrange,
@@ -379,12 +381,33 @@ class RunValues:
         if fp_flags.is_clear(bits, operations):
             raised = fp_flags.attributed(bits, operations)
         else:
-            raised = self.asked(step, bits, sources or {}, outputs)
+            known = known_exceptions.at(step.known, fp_flags.place_of(self.nodes_of(step)))
+            if self.is_known(known, bits):
+                return
+            raised = self.asked(step, bits, sources or {}, outputs, known)
         for index, own in zip(step.in_order, raised, strict=True):
             self.note_raised(index, own)
 
+    def is_known(self, known: KnownExceptions, bits: int) -> bool:
+        """Whether nothing is to be told, as far as the reference interpreter was asked before."""
+        for index, own in known.raised.items():
+            op = self.plan.graph.values[index].op
+            if fp_flags.minded(bits & own, [(op, node) for node in self.recorded(index)]):
+                known.runs = 0
+                return False
+        if not known.suffices(bits):
+            return False
+        if known_exceptions.is_due(known.runs + 1):
+            self.plan.keeping = max(self.plan.keeping, 2)  # this run and the next
+        return True
+
     def asked(
-        self, step: KernelStep, bits: int, sources: dict[int, Array], outputs: Sequence[Array]
+        self,
+        step: KernelStep,
+        bits: int,
+        sources: dict[int, Array],
+        outputs: Sequence[Array],
+        known_here: KnownExceptions,
     ) -> list[int]:
         """What each operation of a kernel has raised, by the reference interpreter.
 
@@ -395,7 +418,7 @@ class RunValues:
         kept = {i: x for i, x in sources.items() if not any(shares(x, out) for out in outputs)}
         lost = len(kept) < len(step.reads)
         counters.totals.decisions[decisions.LOST_OPERANDS] += lost
-        if lost or self.plan.keeping:
+        if (lost or self.plan.keeping) and known_here.are_fresh:
             self.plan.keeping = KEEPING  # it may go on raising them
         found: dict[int, int] = {}
         known = {**kept, **self.members(step, sources=kept, conditions=found, stored=stored)}
@@ -404,6 +427,7 @@ class RunValues:
             if index not in found:
                 found[index] = left & self.possible(index, known, stored.get(index))
                 left &= ~found[index]
+        known_here.add(bits, found)
         return [found.get(index, 0) for index in step.in_order]
 
     def possible(self, index: int, known: Mapping[int, Array], result: Array | None) -> int:
