@@ -14,8 +14,8 @@ module that fails is as before, and runs again at the next read. `lazyfuse/__ini
 the finder before anything else is imported.
 
 A module is made once in a process: a program that deletes it from `sys.modules` and imports it gets
-it again. So does a module that runs when the interpreter ends, for a finaliser that computes: by then
-Python has taken the import system apart.
+it again. So does a module that runs when the interpreter ends, for a finaliser that computes: by
+then Python has taken the import system apart.
 """
 
 from __future__ import annotations

@@ -44,6 +44,7 @@ class KernelStep:
     selected: dict[Any, tuple[Lowered, Program | None]] = field(default_factory=dict)  # by geometry
     programs: dict[Any, Program] = field(default_factory=dict)  # by source
     slots: list[int] = field(default_factory=list)  # of its operations, if asked: flag_slots.py
+    known: dict[Any, Any] = field(default_factory=dict)  # of its exceptions: known_exceptions.py
     uses: int = 0  # as blocked NumPy, of a size worth compiling
     domain_elements: int = 0  # elements of the largest domain of its chain, which decides its tier
 

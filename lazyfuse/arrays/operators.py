@@ -59,7 +59,7 @@ from lazyfuse.devices.caches import DTYPES, tables
 from lazyfuse.errors import refuses_ours
 from lazyfuse.runtime.layout.meta_arrays import Array, DType, keep_order, one_element, result_order
 from lazyfuse.runtime.numerics import errstate
-from lazyfuse.versions import SQUARES_BOOLEANS
+from lazyfuse.versions import POWER_TAKES_ROOTS, SQUARES_BOOLEANS
 
 
 class Spec:
@@ -248,7 +248,21 @@ def record(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     if not shape and are_scalars(self, other):
         return from_node(_scalar_operation(spec.function, op, nodes, loop))
     perm = order_of(shape, first, second)
-    return from_node(Node(op, nodes, loop, shape, loop.out, perm, caller()))
+    node = Node(op, nodes, loop, shape, loop.out, perm, caller())
+    return from_node(root(node, second) if op is _POWER else node)
+
+
+def root(node: Node, exponent: Any) -> Node:
+    """A power; where its exponent is the number one half, the root that NumPy's loops take then."""
+    if not POWER_TAKES_ROOTS or type(exponent) not in PLAIN or exponent != 0.5:
+        return node
+    if node.dtype.char not in "fd":
+        return node
+    row, dtype = TABLE["sqrt"], node.dtype
+    loop = promotion.resolve(row, (dtype,))
+    found = Node(row, node.src[:1], loop, node.shape, dtype, node.perm, node.location)
+    name_steps("power", [found])
+    return found
 
 
 def _raise_as_numpy(spec: Spec, first: Any, second: Any, keys: tuple[Any, Any]) -> None:
@@ -405,6 +419,8 @@ def record_inplace(spec: Spec, self: ndarray, other: Any) -> Any:
     node = self._node
     perm = node.perm if node is not None else keep_order(self._view)
     result = Node(op, nodes, loop, shape, loop.out, perm, caller())
+    if op is _POWER:
+        result = root(result, other)
     write_node(self, cast_node(result, dtype))
     return self
 

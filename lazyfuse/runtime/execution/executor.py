@@ -344,7 +344,7 @@ class Run(RunValues):
         apart: bool = False,
     ) -> tuple[list[Array], list[tuple[Array, Array]], list[tuple[int, Array]], dict[int, Array]]:
         """The arrays that a kernel writes. For when it has run: copies to make, values that then
-        exist, and updates to make from its results. `apart`: nothing is written in place.
+        exist, and updates to make from its results. `apart`: no operand is written over.
         """
         values = self.plan.graph.values
         outputs: list[Array] = []
@@ -370,8 +370,7 @@ class Run(RunValues):
             part, whole = place
             made.append((targets[position], whole))
             if (
-                apart
-                or any(overlap(part, loaded) for loaded in inputs)
+                any((shares if apart else overlap)(part, loaded) for loaded in inputs)
                 or _crowded(part, outputs)
                 or crosses_itself(part)  # the last write counts, in NumPy's order
             ):

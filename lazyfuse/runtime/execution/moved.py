@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.codegen.graph.moves import Moves, Part, Shape, box, seen
+from lazyfuse.codegen.graph import interpret
+from lazyfuse.codegen.graph.moves import Moves, Part, Shape, box, of_node, seen
 from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.layout.meta_arrays import address
 
@@ -209,6 +210,21 @@ def _volume(shape: Shape) -> int:
     for length in shape:
         size *= length
     return size
+
+
+def shown(run: Any, index: int) -> Moved:
+    """What a map of indices shows of its sources in a run."""
+    value = run.plan.graph.values[index]
+    sources = [run.operand(source) for source in value.src]
+    return Moved(run.shape(index), value.dtype).add(sources, of_node(run.nodes[value.origin]))
+
+
+def assembled(run: Any, index: int) -> Array:
+    """The same as an array of its own in host memory."""
+    value = run.plan.graph.values[index]
+    sources = [run.host(source) for source in value.src]
+    arg = of_node(run.nodes[value.origin])
+    return interpret.assembled(arg, run.shape(index), value.dtype, value.perm, sources)
 
 
 def as_array(operand: Array | Moved) -> Array:

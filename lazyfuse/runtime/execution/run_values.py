@@ -21,7 +21,7 @@ import numpy as np
 
 from lazyfuse.codegen.graph import interpret, references
 from lazyfuse.codegen.graph.linearize import Recording, Value
-from lazyfuse.codegen.graph.moves import layout_of, of_node
+from lazyfuse.codegen.graph.moves import layout_of
 from lazyfuse.codegen.graph.node import Layout, Memory, Node, source_line
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.lowering.flag_slots import slots
@@ -32,6 +32,8 @@ from lazyfuse.codegen.table.op import Op
 from lazyfuse.devices.base import Device, DeviceError, DeviceLost, Later
 from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.events import counters, decisions
+from lazyfuse.runtime.execution import known_exceptions, moved
+from lazyfuse.runtime.execution.known_exceptions import KnownExceptions
 from lazyfuse.runtime.execution.moved import Moved, as_array
 from lazyfuse.runtime.layout.strides import (
     around,
@@ -204,27 +206,16 @@ class RunValues:
     def operand(self, index: int) -> Array | Moved:
         """A value in memory that the present device can read."""
         if self.env[index] is None and self.plan.graph.values[index].op is ops.INDEX:
-            return self.shown(index)
+            return moved.shown(self, index)
         return self.loaded(index)
 
     def loaded(self, index: int) -> Array:
         """The array of a value, in memory that the present device can read."""
         return self.array(index)
 
-    def shown(self, index: int) -> Moved:
-        """What a map of indices shows of its sources."""
-        value = self.plan.graph.values[index]
-        sources = [self.operand(source) for source in value.src]
-        return Moved(self.shape(index), value.dtype).add(sources, of_node(self.nodes[value.origin]))
-
     def assembled(self, index: int) -> Array:
-        """The same as an array of its own, in host memory."""
-        value = self.plan.graph.values[index]
-        sources = [self.host(source) for source in value.src]
-        shape = self.shape(index)
-        return interpret.assembled(
-            of_node(self.nodes[value.origin]), shape, value.dtype, value.perm, sources
-        )
+        """What a map of indices shows, as an array of its own in host memory."""
+        return moved.assembled(self, index)
 
     def host(self, index: int) -> Array:
         """A value in memory that NumPy can read."""
@@ -414,12 +405,33 @@ class RunValues:
         if fp_flags.is_clear(bits, operations):
             raised = fp_flags.attributed(bits, operations)
         else:
-            raised = self.asked(step, bits, sources or {}, outputs)
+            known = known_exceptions.at(step.known, fp_flags.place_of(self.nodes_of(step)))
+            if self.is_known(known, bits):
+                return
+            raised = self.asked(step, bits, sources or {}, outputs, known)
         for index, own in zip(step.in_order, raised, strict=True):
             self.note_raised(index, own)
 
+    def is_known(self, known: KnownExceptions, bits: int) -> bool:
+        """Whether nothing is to be told, as far as the reference interpreter was asked before."""
+        for index, own in known.raised.items():
+            op = self.plan.graph.values[index].op
+            if fp_flags.minded(bits & own, [(op, node) for node in self.recorded(index)]):
+                known.runs = 0
+                return False
+        if not known.suffices(bits):
+            return False
+        if known_exceptions.is_due(known.runs + 1):
+            self.plan.keeping = max(self.plan.keeping, 2)  # this run and the next
+        return True
+
     def asked(
-        self, step: KernelStep, bits: int, sources: dict[int, Array], outputs: Sequence[Array]
+        self,
+        step: KernelStep,
+        bits: int,
+        sources: dict[int, Array],
+        outputs: Sequence[Array],
+        known_here: KnownExceptions,
     ) -> list[int]:
         """What each operation of a kernel has raised, by the reference interpreter.
 
@@ -430,7 +442,7 @@ class RunValues:
         kept = {i: x for i, x in sources.items() if not any(shares(x, out) for out in outputs)}
         lost = len(kept) < len(step.reads)
         counters.totals.decisions[decisions.LOST_OPERANDS] += lost
-        if lost or self.plan.keeping:
+        if (lost or self.plan.keeping) and known_here.are_fresh:
             self.plan.keeping = KEEPING  # it may go on raising them
         found: dict[int, int] = {}
         known = {**kept, **self.members(step, sources=kept, conditions=found, stored=stored)}
@@ -439,6 +451,7 @@ class RunValues:
             if index not in found:
                 found[index] = left & self.possible(index, known, stored.get(index))
                 left &= ~found[index]
+        known_here.add(bits, found)
         return [found.get(index, 0) for index in step.in_order]
 
     def possible(self, index: int, known: Mapping[int, Array], result: Array | None) -> int:

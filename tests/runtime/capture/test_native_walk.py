@@ -188,10 +188,10 @@ class Twins:
             call(node)
         first, second = self.pendings
         for name in FIELDS:
-            one, other = getattr(first, name), getattr(second, name)
-            if name == "noted":  # each notes the filters itself
-                one, other = one.entries, other.entries
-            assert one == other, name
+            pair = getattr(first, name), getattr(second, name)
+            if name == "noted":  # each makes objects of its own
+                pair = pair[0].entries, pair[1].entries
+            assert pair[0] == pair[1], name
         assert [each() for each in first.nodes] == [each() for each in second.nodes]
         assert self.runs[0] == self.runs[1]
         assert self.vast[0] == self.vast[1]
