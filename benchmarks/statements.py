@@ -130,6 +130,25 @@ STATEMENTS: dict[str, tuple[str, ...]] = {
         "x = np.array([v[0], v[1], v[2]])",
     ),
 }
+MOVES = (
+    "m = m + 0.1 * (np.roll(m, 1, 0) + np.roll(m, -1, 0) + np.roll(m, 1, 1) + np.roll(m, -1, 1)"
+    " - 4 * m)",
+    "x = np.concatenate([v[1:], v[:1]]) - v",
+    "x = v[::2] + v[1::2]",
+    "x = 0.5 * (np.roll(v, -1) + v); v = v - 0.1 * (x - np.roll(x, 1))",
+    "x = np.pad(m, 1, mode='edge'); x = x[2:, 1:-1] + x[:-2, 1:-1] - 2 * m",
+    "x = np.pad(m, 1, mode='wrap') * 0.5",
+    "x = np.gradient(v)",
+    "x = np.diff(v * w)",
+    "x = np.concatenate([m * 2, q + 1]) * 0.5",
+    "x = np.stack([v * w, v + w], axis=-1)",
+    "x = (v * w)[::-1] + v",
+    "x = np.tile(m, (2, 1)) * 2",
+    "x = np.flip(m + q, 1) * m",
+    "x = np.delete(v, 3) * 2",
+    "x = np.insert(m, 1, 0, axis=0) * 2",
+)
+"""Results whose elements lie elsewhere in their operands: `--moves`."""
 
 
 def names(np: Any, size: int) -> dict[str, Any]:
@@ -187,6 +206,7 @@ def main(given: Sequence[str]) -> None:
     """Measure, print a table of ratios, and write them to a file if one is named."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.statements", description=__doc__)
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="elements, with commas")
+    parser.add_argument("--moves", action="store_true", help="statements of moves instead")
     parser.add_argument("--only", default="", help="statements that contain one of these, by '|'")
     parser.add_argument("--seconds", type=float, default=0.15, help="per statement, size and part")
     parser.add_argument("--json", help="file for the figures: nanoseconds in NumPy and in lazyfuse")
@@ -194,7 +214,7 @@ def main(given: Sequence[str]) -> None:
     sizes = [int(float(word)) for word in options.sizes.split(",")]
     print(" ".join(f"{size:>8.0e}" for size in sizes) + "  speed beside NumPy's")
     found: dict[str, list[tuple[float, float]]] = {}
-    for group, texts in STATEMENTS.items():
+    for group, texts in ({"moves": MOVES} if options.moves else STATEMENTS).items():
         chosen = [text for text in texts if any(word in text for word in options.only.split("|"))]
         for text in chosen:
             found[text] = [measured(text, size, options.seconds) for size in sizes]

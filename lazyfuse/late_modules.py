@@ -13,9 +13,9 @@ of signals and finalisers, which could find half a module, wait too (`devices/cr
 module that fails is as before, and runs again at the next read. `lazyfuse/__init__.py` installs
 the finder before anything else is imported.
 
-A module is made once in a process: whoever deletes it from `sys.modules` and imports it gets it
-again. So does a module that runs when the interpreter ends, for a finaliser that computes: by then
-Python has taken the import system apart.
+A module is made once in a process: a program that deletes it from `sys.modules` and imports it gets
+it again. So does a module that runs when the interpreter ends, for a finaliser that computes: by
+then Python has taken the import system apart.
 """
 
 from __future__ import annotations

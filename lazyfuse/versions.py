@@ -44,8 +44,17 @@ def _assigns_parts() -> bool:
     return False
 
 
+def _takes_roots() -> bool:
+    with np.errstate(all="ignore"):
+        return bool(np.isnan(np.power(np.full(2, -np.inf), 0.5)[0]))
+
+
 SQUARES_BOOLEANS = bool((np.ones(1, np.bool_) ** 2).dtype == np.int8)
 """Whether `** 2` is `square` for booleans too, which gives another dtype (NumPy 2.4)."""
+
+POWER_TAKES_ROOTS = _takes_roots()
+"""Whether `power` of float32 and float64 takes the square root where the exponent is the number
+one half: of minus infinity it is NaN."""
 
 DEVIATIONS_ARE_SQUARED = "square" in np._core._methods._var.__code__.co_names  # type: ignore[attr-defined]
 """Whether `var` and `std` call `square`; until NumPy 2.3 they multiply. It shows in the

@@ -29,6 +29,22 @@ def update(old, perm, offset, shape, strides, value):
     window(memory, offset, shape, strides)[...] = value
     return whole(memory, old.shape, perm)
 
+def moved(shape, dtype, pieces, sources):
+    result = np.empty(shape, dtype)
+    for start, size, source, first, steps in pieces:
+        where = tuple(slice(a, a + n) for a, n in zip(start, size))
+        at = np.indices(size)
+        index = []
+        for axis, begin in enumerate(first):
+            along = [(j, s) for j, (a, s) in enumerate(steps) if a == axis]
+            place = begin + sum(s * at[j] for j, s in along) + np.zeros(size, int)
+            index.append(place)
+        value = sources[source]
+        index = index[len(index) - value.ndim:]
+        index = [n * (value.shape[k] != 1) for k, n in enumerate(index)]
+        result[where] = value[tuple(index)]
+    return result
+
 def run(leaves, host={}):
 """
 
@@ -46,6 +62,8 @@ def _expression(index: int, value: Value, graph: Graph) -> str:
         return f"leaves[{index}]"
     if value.op is ops.FULL:
         return f"np.full({value.shape}, {args[0]}, {value.dtype.str!r})"
+    if value.op is ops.EMPTY:
+        return f"np.empty({value.shape}, {value.dtype.str!r})"
     if value.op in (ops.VIEW, ops.UPDATE):
         layout = value.arg
         perm = graph.values[value.src[0]].perm
@@ -53,6 +71,9 @@ def _expression(index: int, value: Value, graph: Graph) -> str:
         if value.op is ops.VIEW:
             return f"window(flat({args[0]}, {perm}), {place})"
         return f"update({args[0]}, {perm}, {place}, {args[1]})"
+    if value.op is ops.INDEX:
+        pieces = tuple([tuple(piece) for piece in value.arg.pieces])
+        return f"moved({value.shape}, {value.dtype.str!r}, {pieces}, [{', '.join(args)}])"
     if value.op.kind == "reduce":
         return _reduction(value, args[0])
     if value.op.kind == "host":

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from lazyfuse.codegen.graph.moves import Moves, box, seen
 from lazyfuse.codegen.graph.node import Layout, Node, Reduction, topological
 from lazyfuse.codegen.table.ops import Op
 
@@ -56,15 +57,31 @@ def run_node(
         if op.kind == "view":
             return _packed(_window(flat, arg), shape, dtype, perm)
         return _updated(flat, arg, shape, perm, values[1])
+    if op.kind == "index":
+        return assembled(arg, shape, dtype, perm, values)
     if op.kind == "map" or op.kind == "contract":
         return _run_map(op, arg, shape, dtype, perm, values)
     if op.kind == "reduce":
         return packed_copy(_reduced(op, arg, values[0]), shape, dtype, perm, values)
     if op.kind == "source":
+        if not values:
+            return empty_in_order(shape, dtype, perm)
         return _packed(np.full(shape, values[0], dtype), shape, dtype, perm)
     if op.kind == "host":
         return packed_copy(np.asarray(arg.function(*values)), shape, dtype, perm, values)
     raise NotImplementedError(f"[{op.name}] interpret: no meaning for kind {op.kind!r}")
+
+
+def assembled(
+    arg: Moves, shape: Shape, dtype: np.dtype[Any], perm: Perm, values: Sequence[Array]
+) -> Array:
+    """The elements that a map of indices picks from its sources."""
+    result = empty_in_order(shape, dtype, perm)
+    for piece in arg.pieces:
+        value = values[piece.source]
+        for start, part in seen([((0,) * value.ndim, value)], value.shape, piece):
+            result[box(start, part.shape)] = part
+    return result
 
 
 def empty_in_order(shape: Shape, dtype: np.dtype[Any], perm: Perm) -> Array:

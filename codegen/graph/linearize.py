@@ -7,12 +7,13 @@ and `Value`, which the passes rewrite. Imports nothing of users or devices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from lazyfuse.codegen.graph import references
+from lazyfuse.codegen.graph.moves import Moves, of_view
 from lazyfuse.codegen.graph.node import HostCall, Layout, Memory, Node, Shape
 from lazyfuse.codegen.graph.shapes import crosses_itself
 from lazyfuse.codegen.table import ops
@@ -40,8 +41,10 @@ class Value:
     output: bool = False
     axes: tuple[int, ...] | None = None  # of a view: source axis of each axis, -1 new or repeated
     even: bool = False  # of a view: forwards, without gaps other than a constant step
+    is_piece: bool = False  # of a view: whether a map of indices describes it
     twins: tuple[int, ...] = ()  # the recorded nodes of equal values that it stands for
     picks: tuple[int, ...] = ()  # of a view, before: per source axis its single index, or -1: all
+    piece: int = -1  # of an update: the piece of the map of indices at `origin` that it stores
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,22 @@ class Graph:
             for source in value.src:
                 users[source].append(index)
         return users
+
+    def reads_moves(self, loads: Iterable[int]) -> bool:
+        """Whether some of these values are maps of indices."""
+        return any(self.values[index].op is ops.INDEX for index in loads)
+
+    def lying(self, loads: Iterable[int]) -> set[int]:
+        """The values whose memory is read with these: maps of indices have none of their own."""
+        found = set[int]()
+        waiting = list(loads)
+        while waiting:
+            index = waiting.pop()
+            if self.values[index].op is ops.INDEX:
+                waiting += self.values[index].src
+            else:
+                found.add(index)
+        return found
 
 
 @dataclass
@@ -195,6 +214,8 @@ def walk(roots: Sequence[Node]) -> Walked:
             )
         elif type(arg) is HostCall:
             arg = arg.name
+        elif type(arg) is Moves:
+            arg = arg.structure
         key.append((op.number, src, ids, node.dtype.char, arg, node.perm, keep))
     return nodes, tuple(key), held, edges, list(sizes)
 
@@ -227,9 +248,11 @@ def introduce(native: Any) -> None:
         "arrangement": _arrangement,
         "full_op": ops.FULL,
         "host_call": HostCall,
+        "index_op": ops.INDEX,
         "layout": Layout,
         "leaf_op": ops.LEAF,
         "memory": Memory,
+        "moves": Moves,
         "node": Node,
         "scalar_op": ops.SCALAR,
         "update_op": ops.UPDATE,
@@ -277,7 +300,9 @@ def _arrangement(node: Node) -> object:
     """The part of a view's or an update's layout that a plan depends on."""
     base = node.src[0]
     if node.op is ops.VIEW:
-        return view_axes(node.arg, base.shape, base.perm), is_even(*node.arg[1:])
+        piece = of_view(node.arg, base.shape, base.perm)
+        axes = None if piece is None else tuple([axis for axis, _ in piece.steps])
+        return view_axes(node.arg, base.shape, base.perm), is_even(*node.arg[1:]), axes
     if crosses_itself(node.arg.shape, node.arg.strides):
         return None
     return _covers(node.arg, base)
@@ -301,9 +326,11 @@ def _graph(recording: Recording) -> Graph:
     for position, node in enumerate(recording.nodes):
         done = node.value is not None or node.resident is not None
         op = (ops.SCALAR if node.op is ops.SCALAR else ops.LEAF) if done else node.op
-        axes = None
+        axes, is_piece = None, False
         if op is ops.VIEW:
-            axes = view_axes(node.arg, node.src[0].shape, node.src[0].perm)
+            base = node.src[0].shape, node.src[0].perm
+            axes = view_axes(node.arg, *base)
+            is_piece = of_view(node.arg, *base) is not None
         values.append(
             Value(
                 op,
@@ -316,6 +343,7 @@ def _graph(recording: Recording) -> Graph:
                 recording.held[position],
                 axes,
                 op is ops.VIEW and is_even(*node.arg[1:]),
+                is_piece,
             )
         )
     return Graph(tuple(values))

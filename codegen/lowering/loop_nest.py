@@ -6,6 +6,7 @@ argmax report, if any. Owns no decision that depends on the kernel's operations.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,42 @@ def whole(loops: list[Loop], offsets: Ints) -> Nest:
     return Nest(tuple(loops), (NestPart(tuple(loop.size for loop in loops), offsets),))
 
 
+def with_parts(
+    loops: list[Loop], order: Sequence[int], others: Sequence[tuple[Ints, Ints]], operand: int
+) -> Nest:
+    """A nest of several boxes, for which one operand walks forwards.
+
+    `order`: the axis of each loop. `others`: sizes by axis, and each operand's first element.
+    """
+    first = tuple(loop.size for loop in loops), (0,) * len(loops[0].strides)
+    boxes_ = [first, *[(tuple(sizes[axis] for axis in order), far) for sizes, far in others]]
+    parts = []
+    for sizes, far in boxes_:
+        offsets = list(far)
+        for size, loop in zip(sizes, loops, strict=False):
+            if loop.strides[operand] < 0:
+                for k, stride in enumerate(loop.strides):
+                    offsets[k] += stride * (size - 1)
+        parts.append(NestPart(sizes or (1,), tuple(offsets)))
+    forward, _ = flip(loops, operand)
+    merged = [forward[0]]
+    for loop in forward[1:]:
+        alike = all(part.sizes[len(merged)] == loop.size for part in parts)
+        joined = merge([merged[-1], loop]) if alike else []
+        if len(joined) == 1:
+            merged[-1] = joined[0]
+            parts = [_fold(part, len(merged) - 1) for part in parts]
+        else:
+            merged.append(loop)
+    return Nest(tuple(merged), tuple(parts))
+
+
+def _fold(part: NestPart, at: int) -> NestPart:
+    """A part in which loop `at` and the next one are one loop."""
+    sizes = part.sizes
+    return replace(part, sizes=(*sizes[:at], sizes[at] * sizes[at + 1], *sizes[at + 2 :]))
+
+
 def divisor_strip(size: int) -> int:
     """The largest worthwhile strip that divides a loop, or 0."""
     return next((n for n in range(STRIP_ELEMENTS // 2, LONG - 1, -1) if size % n == 0), 0)
@@ -129,15 +166,15 @@ def _split(nest: Nest, at: int, block: int, strip_at: int) -> Nest:
     loop = nest.loops[at]
     if loop.size <= block:
         block = loop.size
-    strips, rest = divmod(loop.size, block)
-    outer = Loop(strips, loop.reduced, tuple(stride * block for stride in loop.strides))
+    outer = Loop(loop.size // block, loop.reduced, tuple(stride * block for stride in loop.strides))
     loops = list(nest.loops)
     loops[at] = replace(loop, size=block)
     loops.insert(strip_at, outer)
     parts: list[NestPart] = []
     for part in nest.parts:
+        strips, rest = divmod(part.sizes[at], block)
         for count, size, first in ((strips, block, 0), (1, rest, strips * block)):
-            if size:
+            if count and size:
                 sizes = list(part.sizes)
                 sizes[at] = size
                 sizes.insert(strip_at, count)

@@ -40,6 +40,7 @@ from lazyfuse.codegen.lowering.loop_nest import (
     sink,
     tile,
     whole,
+    with_parts,
 )
 from lazyfuse.codegen.lowering.summation import Summation, leaves, summation
 from lazyfuse.codegen.lowering.variant import RUN_BLOCK, KernelVariant, program_arrays
@@ -176,6 +177,7 @@ def lower(
     order: Ints | None = None,
     value_strides: Ints | None = None,
     decide: type[Job] | None = None,
+    others: Sequence[tuple[Ints, Ints]] = (),
 ) -> Lowered:
     """Decide loops, classes and chunks of `kernel` over `shape`.
 
@@ -185,10 +187,12 @@ def lower(
     fixes NumPy's order of summation. `value_strides`, where given, are their strides in NumPy (a
     view of a computed array is not packed). A reduction directly over an input takes both from
     that input's own strides, as NumPy does. No axis may have size 0. `decide` replaces the
-    decisions for work in chunks (see grid_maps.py).
+    decisions for work in chunks (see grid_maps.py). `others`: further boxes of a map's domain, by
+    their sizes and how many elements from its first one each array begins there.
     """
     job = (decide or Job)(kernel, shape, [*in_strides, *out_strides])
     if not kernel.reductions:
+        job.others = others
         return job.lower_map()
     if value_strides is None:
         value_strides = _packed(shape, order)
@@ -248,6 +252,7 @@ class Job:
         self.first_output = len(kernel.inputs)
         self.first_target = len(kernel.inputs) + len(kernel.stores)
         self.caller_arrays = len(operands)
+        self.others: Sequence[tuple[Ints, Ints]] = ()  # further boxes of a map's domain
         scale = max(1, round(cost(kernel) / CHEAP))
         self.chunk = max(SMALLEST_CHUNK, CHUNK // scale)
         self.map_chunk = min(self.chunk, max(SMALLEST_SHARE, -(-self.elements // SHARES)))
@@ -258,8 +263,13 @@ class Job:
         stores = self.operands[self.first_output :]
         order = self.sorted_axes(stores, self.operands[: self.first_output])
         loops = self.axis_loops(order, (False,) * len(self.shape))
-        loops, offsets = flip(loops, self.first_output)
-        nest = _arrange_map(whole(merge(loops), offsets))
+        if self.others:
+            self.elements += sum(_volume(sizes) for sizes, _ in self.others)
+            nest = with_parts(loops, order, self.others, self.first_output)
+        else:
+            loops, offsets = flip(loops, self.first_output)
+            nest = whole(merge(loops), offsets)
+        nest = _arrange_map(nest)
         classes, outer = self.classes(nest.loops[-1]), (False,) * (len(nest.loops) - 1)
         form = KernelVariant("map", outer, 1, classes, stream=self.streams(nest, classes))
         count = len(self.operands)

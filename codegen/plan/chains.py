@@ -243,6 +243,8 @@ class _Search:
 
     def kernel(self, step: KernelStep) -> bool:
         """Add a kernel, if its operands agree with the tiles."""
+        if self.graph.reads_moves(step.inputs):
+            return False
         domain = self.graph.values[step.domain_of].shape
         rank = len(domain)
         axes = {self.axis_of[i] + rank - self.rank_of(i) for i in step.inputs if i in self.made}  # type: ignore[operator]

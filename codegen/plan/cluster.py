@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import Any
 
 from lazyfuse.codegen.graph.linearize import Graph, Value
+from lazyfuse.codegen.graph.moves import Moves
 from lazyfuse.codegen.graph.node import Shape
 from lazyfuse.codegen.lowering.kernel import PIECES
 from lazyfuse.codegen.plan.lifetimes import newest_versions
@@ -60,6 +61,7 @@ class Group:
     summation: object = None  # its order of sums, if it has any: see `summation_order`
     stored: list[int] = field(default_factory=list)
     fusion_barrier: bool = False  # its only operation is marked
+    moving: bool = False  # whether it reads through maps of indices
 
     @property
     def inside(self) -> frozenset[int]:
@@ -142,6 +144,7 @@ class _Clustering:
         self.refusals: list[tuple[int, int, str]] = []
         self.users: list[list[int]] = []
         self.costly: list[tuple[int, float]] = []
+        self.moving: set[int] = set()  # values whose kernel reads through maps of indices
         self.taken: dict[int, int] = {}  # operations that a group adds for earlier groups, by id
         self.memory: tuple[list[Any], list[int], dict[Any, int]] = ([], [], {})
         self.written: dict[Any, list[int]] = {}  # by block and version: what updates store
@@ -151,14 +154,14 @@ class _Clustering:
         value = self.values[index]
         if value.op.kind == "source" and value.op is not ops.FULL:
             return 0
-        return self.stage[index] if value.op is ops.VIEW else self.stage[index] + 1
+        return self.stage[index] if value.op in ops.PLACES else self.stage[index] + 1
 
     def place(self, index: int) -> None:
         value = self.values[index]
         if value.op in (ops.LEAF, ops.SCALAR):
             return
-        if value.op is ops.VIEW:
-            self.stage[index] = self.first_stage(value.src[0])
+        if value.op in ops.PLACES:
+            self.stage[index] = max(self.first_stage(source) for source in value.src)
             self.alone.append(index)
             return
         verdict = fusible(value, self.graph)
@@ -179,17 +182,36 @@ class _Clustering:
         for source in value.src:
             joined = self.joins(source, index, value.shape)
             stage = max(stage, self.stage[source] if joined else self.first_stage(source))
+        moving = any(self.is_moving(source) for source in value.src)
         found = None
         while not apart:
             found = next(
-                (g for g in self.open.get((stage, value.shape), ()) if not self.full(g)), None
+                (
+                    g
+                    for g in self.open.get((stage, value.shape), ())
+                    if not self.full(g) and not (moving and g.axes is not None)
+                ),
+                None,
             )
             if found is not None or not self.open.get((stage, value.shape)):
                 break
             stage += 1  # every group here is full: later stages only
         group = found or self.new_group(stage, value.shape, apart)
         group.members.append(index)
+        if moving:
+            self.moving.add(index)
+            group.moving = True
         self.stage[index], self.group[index] = stage, group
+
+    def is_moving(self, source: int) -> bool:
+        """Whether a kernel that computes from a value reads through a map of indices."""
+        if source in self.moving:
+            return True
+        value = self.values[source]
+        if value.op is not ops.INDEX:
+            return False
+        several = type(value.arg) is Moves and len(value.arg.pieces) > 1  # else it is a view's
+        return several or any(map(self.is_moving, value.src))
 
     def joins(self, source: int, index: int, domain: Shape) -> bool:
         """Whether a source can be computed in the kernel of its consumer."""
@@ -232,6 +254,11 @@ class _Clustering:
         if group is not None and (apart or group.fusion_barrier or not self.limits.fusion):
             why = MARKED if self.limits.fusion else "fusion is switched off"
             self.refusals.append((source, index, why))
+            group = None
+        if group is not None and group.moving:
+            self.refusals.append(
+                (source, index, "reads pieces, which sums would meet in any order")
+            )
             group = None
         summation = summation_order(value, self.graph)
         if group is not None and not _joinable(group, value.arg.axes, summation):
@@ -288,6 +315,8 @@ class _Clustering:
             other = self.group[user]
             if other is None or other.domain != group.domain or other.fusion_barrier:
                 return False
+            if other.axes is not None and index in self.moving:
+                return False
             kernels.add(id(other))
         cost, loads = 0.0, set()
         stack, seen = [index], {index}
@@ -311,6 +340,7 @@ class _Clustering:
                         stack.append(source)
                 elif self.values[source].shape == group.domain:  # smaller values stay in a cache
                     loads.add(source)
+        loads = self.graph.lying(loads)
         if (once and len(loads) > allowed) or cost > limit:
             root, version, newest = self.memory  # values that are read again must stay
             kept = all(newest.get(root[source], 0) <= version[source] for source in loads)
@@ -353,7 +383,7 @@ class _Clustering:
         if taken + len(other.members) > MAX_LENGTH:
             return False
         self.taken[id(other)] = taken
-        return all(self.is_kept(source, other) for source in loads)
+        return all(self.is_kept(source, other) for source in self.graph.lying(loads))
 
     def is_kept(self, source: int, until: Group) -> bool:
         """Whether no step overwrites a value before a group has run, except its own updates."""
@@ -367,7 +397,7 @@ class _Clustering:
 def _joinable(group: Group, axes: tuple[int, ...], summation: object) -> bool:
     """Whether a reduction over `axes` can join a group."""
     same_order = summation is None or group.summation in (None, summation)
-    return group.axes in (None, axes) and same_order
+    return group.axes in (None, axes) and same_order and not group.moving
 
 
 def split(group: Group, graph: Graph, materialised: set[int]) -> list[Group]:
@@ -376,7 +406,7 @@ def split(group: Group, graph: Graph, materialised: set[int]) -> list[Group]:
     parts: list[tuple[set[int], list[int]]] = []  # what each part touches, its outputs
     for output in sorted(outputs):
         computed, loaded = body(group, [output], graph, materialised)
-        touched = {*computed, output} | {-1 - source for source in loaded}
+        touched = {*computed, output} | {-1 - source for source in graph.lying(loaded)}
         joined = [output]
         rest = []
         for other, members in parts:

@@ -49,11 +49,11 @@ def lifetimes(graph: Graph, steps: Sequence[Reader], outputs: Sequence[int]) -> 
     kept = set(outputs)
     for index in range(len(graph.values) - 1, -1, -1):
         value = graph.values[index]
-        if value.op is ops.VIEW and index in final:
-            source = value.src[0]
-            final[source] = max(final.get(source, 0), final[index])
-            if index in kept:
-                kept.add(source)
+        if value.op in ops.PLACES and index in final:
+            for source in value.src:
+                final[source] = max(final.get(source, 0), final[index])
+                if index in kept:
+                    kept.add(source)
     last: list[list[int]] = [[] for _ in steps]
     for index, at in final.items():
         if index not in kept:
@@ -93,6 +93,10 @@ def _scan(
     found: set[int] = set()
 
     def read(index: int) -> None:
+        if graph.values[index].op is ops.INDEX:  # read where its kernel runs
+            for source in graph.values[index].src:
+                read(source)
+            return
         at = root[index]
         oldest[at] = min(oldest.get(at, version[index]), version[index])
 

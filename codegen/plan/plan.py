@@ -44,6 +44,7 @@ class KernelStep:
     selected: dict[Any, tuple[Lowered, Program | None]] = field(default_factory=dict)  # by geometry
     programs: dict[Any, Program] = field(default_factory=dict)  # by source
     slots: list[int] = field(default_factory=list)  # of its operations, if asked: flag_slots.py
+    known: dict[Any, Any] = field(default_factory=dict)  # of its exceptions: known_exceptions.py
     uses: int = 0  # as blocked NumPy, of a size worth compiling
     domain_elements: int = 0  # elements of the largest domain of its chain, which decides its tier
 
@@ -174,8 +175,8 @@ def _steps(graph: Graph, clusters: Clusters) -> list[Step]:
 def _fused_updates(graph: Graph, clusters: Clusters) -> dict[int, int]:
     """Stored values that can be written directly into the array that an update changes."""
     users = graph.consumers()
-    stage = {o: group.stage for group in clusters.groups for o in group.stored}
-    made = {o: g.stage for g in clusters.groups for o in g.stored + g.reductions}
+    groups = list(enumerate(clusters.groups))
+    made = {o: (g.stage, at) for at, g in groups for o in g.stored + g.reductions}
     kernel = {o: at for at, group in enumerate(clusters.groups) for o in group.stored}
     fed: dict[int, int] = {}
     after: dict[int, int] = {}  # updates, and the kernel that makes them
@@ -185,7 +186,7 @@ def _fused_updates(graph: Graph, clusters: Clusters) -> dict[int, int]:
             continue
         old, written = value.src
         source = graph.values[written]
-        if written not in stage or source.output:
+        if written not in kernel or source.output:
             continue
         if users[written] != [index] and not _stays_inside(written, index, users, clusters):
             continue
@@ -193,7 +194,7 @@ def _fused_updates(graph: Graph, clusters: Clusters) -> dict[int, int]:
             continue
         if (
             after.get(old) == kernel[written]  # another part of the same block: a join
-            or _stage(old, graph, made, fed) <= stage[written]
+            or _maker(old, graph, made) < made[written]
             or _is_filled(old, written, clusters, graph)
         ):
             fed[written] = index
@@ -232,9 +233,12 @@ def _stays_inside(written: int, update: int, users: list[list[int]], clusters: C
     return True
 
 
-def _stage(index: int, graph: Graph, made: dict[int, int], fed: dict[int, int]) -> int:
-    """A stage at which a value certainly exists."""
-    stage = 0
+def _maker(index: int, graph: Graph, made: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """The last kernel that a value waits for: its stage and its place among the groups.
+
+    Edges between kernels lead from lower to higher pairs, so none that is added so closes a cycle.
+    """
+    last = (-1, -1)
     stack = [index]
     seen = set()
     while stack:
@@ -243,10 +247,10 @@ def _stage(index: int, graph: Graph, made: dict[int, int], fed: dict[int, int]) 
             continue
         seen.add(at)
         if at in made:
-            stage = max(stage, made[at] + 1)
+            last = max(last, made[at])
         else:
             stack += graph.values[at].src
-    return stage
+    return last
 
 
 def _kernel_step(

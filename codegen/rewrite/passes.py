@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lazyfuse.codegen.graph.linearize import Graph, Value, memory_strides
+from lazyfuse.codegen.graph.moves import layout_of
 from lazyfuse.codegen.graph.node import Layout, Shape
 from lazyfuse.codegen.graph.shapes import crosses_itself
 from lazyfuse.codegen.lowering.kernel import PIECES
@@ -89,6 +90,7 @@ def simplify(graph: Graph) -> Graph:
             same_as = rule(value, builder.values)
             if same_as is not None:
                 stays = followed[len(builder.moved)] and _is_view(same_as, builder)
+                stays = stays or builder.values[same_as].op is ops.INDEX  # its readers want memory
                 if value.op.kind == "map" and (stays or (value.output and value.op is COPY)):
                     return builder.copied(value, same_as)
                 return builder.become(value, same_as)
@@ -183,54 +185,6 @@ def _same_window(reader: Value, at: int, update: Value) -> bool:
     return reader.op is ops.UPDATE and reader.src[1] != at
 
 
-def sink_views(graph: Graph) -> Graph:
-    """Move a permuting view from the result of an elementwise op to its operands."""
-    readers = graph.consumers()
-    uses = [len(users) for users in readers]
-    single: set[int] = set()  # new indices of values that only the current view reads
-    # these readers use the flat memory, whose order sinking would change
-    flat = {value.src[0] for value in graph.values if value.op in (ops.VIEW, ops.UPDATE)}
-
-    def visit(value: Value, builder: _Builder) -> int:
-        if value.op is ops.VIEW and _permutes(value, builder) and value.src[0] in single:
-            below = builder.values[value.src[0]]
-            if below.op.kind == "map" and not below.output:
-                return builder.add(_sunk(value, below, builder))
-        return builder.add(value)
-
-    builder = _Builder()
-    for old, value in enumerate(graph.values):
-        mapped = builder.mapped(value)
-        # a kernel may read the result through the view; without such a kernel, sinking only
-        # separates the operation from others of its domain
-        fuses = any(_kernels_read(graph.values[user]) for user in readers[old])
-        new = builder.add(mapped) if old in flat or not fuses else visit(mapped, builder)
-        builder.moved.append(new)
-        if uses[old] == 1:
-            single.add(new)
-    return graph.replaced(builder.values)
-
-
-def _kernels_read(value: Value) -> bool:
-    return value.op.kind in ("map", "reduce") or value.op is ops.VIEW
-
-
-def _permutes(view: Value, builder: _Builder) -> bool:
-    """Whether the view repeats no element: sinking it must not repeat work."""
-    if view.axes is None:
-        return False
-    return all(a >= 0 or size == 1 for a, size in zip(view.axes, view.shape, strict=True))
-
-
-def _sunk(view: Value, below: Value, builder: _Builder) -> Value:
-    src = tuple(_seen_through(view, below, source, builder) for source in below.src)
-    origin = view.origin if view.output else below.origin
-    perm = _seen_order(view, below)
-    return replace(
-        below, src=src, shape=view.shape, perm=perm, output=view.output, origin=origin, axes=None
-    )
-
-
 def _seen_order(view: Value, below: Value) -> tuple[int, ...] | None:
     """The memory order of `below` in the axes of the view, which sums follow."""
     place = {axis: at for at, axis in enumerate(view.axes or ()) if axis >= 0}
@@ -239,11 +193,9 @@ def _seen_order(view: Value, below: Value) -> tuple[int, ...] | None:
     return None if order == sorted(order) else tuple(order)
 
 
-def _seen_through(view: Value, below: Value, source: int, builder: _Builder) -> int:
+def _seen_through(view: Value, below: Value, source: int, builder: _Builder) -> Value:
     """The operand `source` of `below`, with its axes arranged as `view` arranges its result."""
     operand = builder.values[source]
-    if operand.shape == ():
-        return source
     shift = len(below.shape) - len(operand.shape)
     axes: list[int] = []
     for axis in view.axes or ():
@@ -252,17 +204,158 @@ def _seen_through(view: Value, below: Value, source: int, builder: _Builder) -> 
     shape = tuple(operand.shape[a] if a >= 0 else 1 for a in axes)
     strides = memory_strides(operand.shape, operand.perm)
     layout = Layout(0, shape, tuple(strides[a] if a >= 0 else 0 for a in axes))
-    found = Value(
-        ops.VIEW,
-        (source,),
-        layout,
-        shape,
-        operand.dtype,
-        None,
-        operand.origin,
-        axes=tuple(axes),
+    found = Value(ops.VIEW, (source,), layout, shape, operand.dtype, None, operand.origin)
+    return replace(found, axes=tuple(axes))
+
+
+def store_moves(graph: Graph) -> Graph:
+    """Copy what a map of indices shows wherever it is an output or read by more than kernels."""
+    readers = graph.consumers()
+    builder = _Builder()
+    for old, value in enumerate(graph.values):
+        new = builder.mapped(value)
+        at = builder.add(new)
+        if value.op is ops.INDEX and (value.output or not _maps_read(readers[old], graph)):
+            builder.values.pop()
+            computed = [_is_computed(source, readers, graph) for source in value.src]
+            fills = any(computed) and all(value.arg.wholes) and len(set(value.src)) > 1
+            at = (_filled if fills else _gathered)(new, builder)
+        builder.moved.append(at)
+    return graph.replaced(builder.values)
+
+
+def _gathered(value: Value, builder: _Builder) -> int:
+    """A copy of what a map shows."""
+    return builder.copied(value, builder.add(replace(value, output=False)))
+
+
+def _filled(value: Value, builder: _Builder) -> int:
+    """Memory whose parts the kernels that compute the sources of a map store."""
+    at = builder.add(replace(value, op=ops.EMPTY, src=(), arg=None, output=False))
+    for number, piece in enumerate(value.arg.pieces):
+        source = value.src[piece.source]
+        if builder.values[source].op.kind != "map":
+            source = builder.copied(replace(builder.values[source], output=False), source)
+        arg = layout_of(piece, value.shape, value.perm)
+        update = replace(value, op=ops.UPDATE, src=(at, source), arg=arg, piece=number)
+        at = builder.add(replace(update, output=False))
+    builder.values[at] = replace(builder.values[at], output=value.output)
+    return at
+
+
+def _is_computed(source: int, readers: list[list[int]], graph: Graph) -> bool:
+    """Whether a kernel may store a value where its one reader wants it."""
+    value = graph.values[source]
+    return value.op.kind == "map" and not value.output and len(readers[source]) == 1
+
+
+def _maps_read(users: list[int], graph: Graph) -> bool:
+    return all(graph.values[user].op.kind in ("map", "index") for user in users)
+
+
+# A value that several maps of indices show, or a larger map shows more than once, is computed
+# again by each reader if all of that costs no more than this many additions per element.
+MOVED_COST = 4.0
+MOVED_LENGTH = 200  # operations that are read through one map at most
+
+
+def sink_moves(graph: Graph) -> Graph:
+    """Read the operands of an elementwise operation through the map that its result is read by."""
+    readers = graph.consumers()
+    cost = _cost_below(graph)
+    builder = _Builder()
+    cheap: set[int] = set()  # new indices of values that may be computed where they are read
+    for old, value in enumerate(graph.values):
+        new = builder.mapped(value)
+        moves = _moves(value, readers[old], graph) and (new.op is ops.INDEX or new.src[0] in cheap)
+        if moves:
+            at = _sunk_move(new, builder, cheap, {})
+        else:
+            at = builder.add(new)
+        builder.moved.append(at)
+        made = builder.values[at]
+        if made.op.kind == "map" and made.op.pure and not made.op.fusion_barrier:
+            users = [graph.values[user] for user in readers[old]]
+            moving = [
+                each
+                for each, place in zip(users, readers[old], strict=True)
+                if _moves(each, readers[place], graph)
+            ]
+            alone = len(readers[old]) == 1 and not value.output
+            once = alone and all(each.shape == value.shape or _permutes(each) for each in moving)
+            exact = made.op.is_exact(made.arg.ins[0])
+            if once or (exact and cost[old] * max(len(moving), 1) <= MOVED_COST):
+                cheap.add(at)
+    return graph.replaced(builder.values)
+
+
+def _moves(value: Value, readers: list[int], graph: Graph) -> bool:
+    """Whether a value is a map of indices, or a view whose readers need no memory behind it.
+
+    Sums may read one that permutes the axes of what they would sum.
+    """
+    if value.op is ops.INDEX:
+        return True
+    if value.op is not ops.VIEW or value.output:
+        return False
+    kinds = {graph.values[user].op.kind for user in readers}
+    return kinds <= {"map", "index"} or (_permutes(value) and kinds <= {"map", "index", "reduce"})
+
+
+def _permutes(view: Value) -> bool:
+    """Whether a view repeats no element."""
+    if view.axes is None:
+        return False
+    return all(a >= 0 or size == 1 for a, size in zip(view.axes, view.shape, strict=True))
+
+
+def _cost_below(graph: Graph) -> list[float]:
+    """Additions per element that computing each value from what is stored would take."""
+    found: list[float] = []
+    for value in graph.values:
+        own = value.op.cost if value.op.kind == "map" else 0.0
+        inside = value.op.kind == "map" or value.op in ops.PLACES
+        found.append(own + sum(found[source] for source in value.src) if inside else 0.0)
+    return found
+
+
+def _sunk_move(value: Value, builder: _Builder, cheap: set[int], done: dict[int, int]) -> int:
+    """The operation below a map of indices, on operands that are read through the map; the map
+    itself where what is below is stored. `done`: by source, what it is through this map.
+    """
+    at = value.src[0]
+    if at in done:
+        return done[at]
+    below = builder.values[at]
+    carried = [s for s in below.src if builder.values[s].shape != ()] if at in cheap else []
+    alike = value.op is ops.VIEW and all(
+        (operand.shape, operand.perm) == (below.shape, below.perm) and operand.op is not ops.INDEX
+        for operand in [builder.values[s] for s in carried]
     )
-    return builder.add(found)
+    inner = any(builder.values[s].op is ops.INDEX for s in carried)
+    through = alike or value.op is ops.INDEX or value.is_piece or (value.axes and not inner)
+    if not carried or set(value.src) != {at} or len(done) > MOVED_LENGTH or not through:
+        done[at] = builder.add(value)
+        return done[at]
+    if (
+        not alike and value.axes is None
+    ):  # the operands lie in other ways: only the indices say what is shown
+        value = replace(value, op=ops.INDEX, axes=None, even=False)
+    src = []
+    for source in below.src:
+        operand = builder.values[source]
+        if operand.shape == ():
+            src.append(source)
+            continue
+        if value.axes is not None:
+            shown = _seen_through(value, below, source, builder)
+        else:
+            shown = replace(value, src=(source,) * len(value.src), dtype=operand.dtype)
+        src.append(_sunk_move(shown, builder, cheap, done))
+    perm = value.perm if value.axes is None else _seen_order(value, below)
+    found = replace(below, src=tuple(src), shape=value.shape, perm=perm, axes=None)
+    done[at] = builder.add(replace(found, output=False))
+    return done[at]
 
 
 def forward_updates(graph: Graph) -> Graph:
@@ -291,44 +384,6 @@ def _overwrites(update: Value, written: Shape) -> bool:
     return update.arg == Layout(0, update.shape, strides) and written == update.shape
 
 
-def store_together(graph: Graph) -> Graph:
-    """Copy a view that is joined with values computed from it: their kernel has loaded it."""
-    read: dict[int, set[int]] = {}  # per joined block: the values that its computed parts load
-    base = list(range(len(graph.values)))
-    for index, value in enumerate(graph.values):
-        if value.op is ops.UPDATE:
-            base[index] = base[value.src[0]]
-            loads = _loads(value.src[1], value.arg.shape, graph)
-            read.setdefault(base[index], set()).update(loads)
-    builder = _Builder()
-    for index, value in enumerate(graph.values):
-        new = builder.mapped(value)
-        if value.op is ops.UPDATE and value.src[1] in read[base[index]]:
-            part = graph.values[value.src[1]]
-            there = part.op is ops.VIEW or part.op is ops.LEAF
-            if there and part.shape == value.arg.shape and part.dtype == value.dtype:
-                copy = builder.copied(replace(part, output=False), new.src[1])
-                new = replace(new, src=(new.src[0], copy))
-        builder.moved.append(builder.add(new))
-    return graph.replaced(builder.values)
-
-
-def _loads(index: int, shape: Shape, graph: Graph) -> set[int]:
-    """The values that a kernel of `shape` loads to compute a value; empty if it only loads it."""
-    stack = [index] if graph.values[index].op.kind == "map" else []
-    found: set[int] = set()
-    seen = set(stack)
-    while stack:
-        for source in graph.values[stack.pop()].src:
-            value = graph.values[source]
-            if value.op.kind != "map" or value.shape != shape:
-                found.add(source)
-            elif source not in seen:
-                seen.add(source)
-                stack.append(source)
-    return found
-
-
 def drop_dead(graph: Graph) -> Graph:
     """Keep only values that an output needs."""
     alive = [value.output for value in graph.values]
@@ -347,9 +402,9 @@ PASSES: tuple[Pass, ...] = (
     read_back,
     simplify,
     dedupe,
-    sink_views,
+    store_moves,
+    sink_moves,
     simplify,
     forward_updates,
-    store_together,
     drop_dead,
 )

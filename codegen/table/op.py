@@ -24,6 +24,7 @@ KINDS = (
     "gather",
     "scatter",
     "view",
+    "index",
     "update",
     "contract",
     "sort",

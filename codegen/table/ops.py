@@ -22,12 +22,15 @@ __all__ = [
     "BY_UFUNC",
     "CAST",
     "COPY",
+    "EMPTY",
     "FULL",
     "HOST",
+    "INDEX",
     "KERNEL_DTYPES",
     "KINDS",
     "LEAF",
     "MULTIPLE",
+    "PLACES",
     "ROWS",
     "SCALAR",
     "TABLE",
@@ -135,9 +138,13 @@ SCALAR = TABLE["scalar"]
 COPY = TABLE["copy"]
 CAST = TABLE["cast"]
 FULL = TABLE["full"]
+EMPTY = TABLE["empty"]
 VIEW = TABLE["view"]
+INDEX = TABLE["index"]
 UPDATE = TABLE["update"]
 HOST = TABLE["host"]
+PLACES = (VIEW, INDEX)
+"""Operations without memory of their own: kernels read their sources."""
 
 
 def lookup(name: str) -> Op:

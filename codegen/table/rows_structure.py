@@ -299,8 +299,10 @@ LEAF = Op("leaf", "source", nin=0, doc="Real memory.")
 SCALAR = Op("scalar", "source", nin=0, doc="A 0-d value, passed to kernels as an argument.")
 FULL = Op("full", "source", nin=1, doc="One scalar everywhere.")
 VIEW = Op("view", "view", nin=1, doc="An affine window of the flat memory of the source.")
+EMPTY = Op("empty", "source", nin=0, doc="Memory that updates fill.")
+INDEX = Op("index", "index", nin=-1, doc="Elements of the sources, by a map of indices.")
 UPDATE = Op("update", "update", nin=2, doc="The source's memory with a window overwritten.")
 HOST = Op("host", "host", nin=-1, doc="A function of evaluated arrays.")
-STRUCTURE: tuple[Op, ...] = (LEAF, SCALAR, FULL, VIEW, UPDATE, HOST)
+STRUCTURE: tuple[Op, ...] = (LEAF, SCALAR, FULL, VIEW, EMPTY, INDEX, UPDATE, HOST)
 
 ROWS: tuple[Op, ...] = SELECTION + PARTS + CONTRACTIONS + STRUCTURE

@@ -6,6 +6,7 @@ NumPy, or nodes. Knows nodes and numpy arrays, not the array type.
 
 from __future__ import annotations
 
+import opcode
 import sys
 from math import isinf
 from types import FrameType
@@ -63,6 +64,13 @@ def user_frame() -> FrameType:
             break
         frame = back
     return frame
+
+
+def is_by_operator() -> bool:
+    """Whether an operator calls, not the method by its name, which NumPy leaves to the ufunc."""
+    frame = user_frame()
+    name = opcode.opname[frame.f_code.co_code[frame.f_lasti]]
+    return name.startswith(("BINARY", "COMPARE"))
 
 
 def caller() -> Where:

@@ -7,7 +7,6 @@ operations that NumPy's warnings call otherwise than the rows that record them.
 
 from __future__ import annotations
 
-import opcode
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -48,7 +47,7 @@ from lazyfuse.arrays.ndarray import (
     write_node,
 )
 from lazyfuse.arrays.nodes import PLAIN as PLAIN
-from lazyfuse.arrays.nodes import STRONG, constant, user_frame
+from lazyfuse.arrays.nodes import STRONG, constant, is_by_operator
 from lazyfuse.arrays.nodes import WEAK as WEAK
 from lazyfuse.codegen.graph.node import HostCall, Node
 from lazyfuse.codegen.graph.shapes import broadcast
@@ -59,7 +58,7 @@ from lazyfuse.devices.caches import DTYPES, tables
 from lazyfuse.errors import refuses_ours
 from lazyfuse.runtime.layout.meta_arrays import Array, DType, keep_order, one_element, result_order
 from lazyfuse.runtime.numerics import errstate
-from lazyfuse.versions import SQUARES_BOOLEANS
+from lazyfuse.versions import POWER_TAKES_ROOTS, SQUARES_BOOLEANS
 
 
 class Spec:
@@ -143,7 +142,7 @@ def _with_unsupported(spec: Spec, self: ndarray, other: Any, swapped: bool) -> A
         return binary(spec, self, np.array(to_numpy(other)), swapped)
     function = override(other, spec.op.ufunc)
     defers = _defers(other, "" if spec.compares else spec.names[1], swapped)
-    if function is not None and not (defers and _is_by_operator()):
+    if function is not None and not (defers and is_by_operator()):
         return function(other, self) if swapped else function(self, other)
     if defers:
         return NotImplemented
@@ -170,13 +169,6 @@ def _defers(other: Any, reflected: str, swapped: bool) -> bool:
     if swapped or not isinstance(other, np.ndarray):
         return False
     return not reflected or getattr(kind, reflected) is not getattr(np.ndarray, reflected)
-
-
-def _is_by_operator() -> bool:
-    """Whether an operator calls, not the method by its name, which NumPy leaves to the ufunc."""
-    frame = user_frame()
-    name = opcode.opname[frame.f_code.co_code[frame.f_lasti]]
-    return name.startswith(("BINARY", "COMPARE"))
 
 
 def override(other: Any, ufunc: Any) -> Any:
@@ -248,7 +240,21 @@ def record(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     if not shape and are_scalars(self, other):
         return from_node(_scalar_operation(spec.function, op, nodes, loop))
     perm = order_of(shape, first, second)
-    return from_node(Node(op, nodes, loop, shape, loop.out, perm, caller()))
+    node = Node(op, nodes, loop, shape, loop.out, perm, caller())
+    return from_node(root(node, second) if op is _POWER else node)
+
+
+def root(node: Node, exponent: Any) -> Node:
+    """A power; where its exponent is the number one half, the root that NumPy's loops take then."""
+    if not POWER_TAKES_ROOTS or type(exponent) not in PLAIN or exponent != 0.5:
+        return node
+    if node.dtype.char not in "fd":
+        return node
+    row, dtype = TABLE["sqrt"], node.dtype
+    loop = promotion.resolve(row, (dtype,))
+    found = Node(row, node.src[:1], loop, node.shape, dtype, node.perm, node.location)
+    name_steps("power", [found])
+    return found
 
 
 def _raise_as_numpy(spec: Spec, first: Any, second: Any, keys: tuple[Any, Any]) -> None:
@@ -405,6 +411,8 @@ def record_inplace(spec: Spec, self: ndarray, other: Any) -> Any:
     node = self._node
     perm = node.perm if node is not None else keep_order(self._view)
     result = Node(op, nodes, loop, shape, loop.out, perm, caller())
+    if op is _POWER:
+        result = root(result, other)
     write_node(self, cast_node(result, dtype))
     return self
 
@@ -510,7 +518,7 @@ def divide_with_rest(self: ndarray, other: Any, swapped: bool) -> Any:
         return divide_with_rest(self, np.array(to_numpy(other)), swapped)
     function = None if known else override(other, np.divmod)
     defers = not known and _defers(other, "__rdivmod__", swapped)
-    if function is not None and not (defers and _is_by_operator()):
+    if function is not None and not (defers and is_by_operator()):
         return function(other, self) if swapped else function(self, other)
     if defers:
         return NotImplemented
@@ -532,7 +540,7 @@ def contract(self: ndarray, other: Any, swapped: bool) -> Any:
     """`self @ other`; the functions of linear algebra set what it calls (see `set_matmul`)."""
     known = type(other) in OURS or type(other) in PLAIN or type(other) is np.ndarray
     defers = not known and _defers(other, "__rmatmul__", swapped)
-    if defers and (override(other, np.matmul) is None or _is_by_operator()):
+    if defers and (override(other, np.matmul) is None or is_by_operator()):
         return NotImplemented
     if _knows_better(other):
         name = "__rmatmul__" if swapped else "__matmul__"

@@ -28,6 +28,7 @@ from lazyfuse.arrays.operators import (
     operand_key,
     operand_node,
     order_of,
+    root,
 )
 from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.node import LONGEST, HostCall, Node, Reduction, Shape
@@ -156,7 +157,8 @@ def map_node(
         nodes = tuple([operand_node(x, want) for x, want in zip(operands, loop.ins, strict=True)])
     except OverflowError:  # a Python number that the dtype cannot hold
         return None
-    return Node(row, nodes, loop, shape, loop.out, order_of(shape, *operands), caller())
+    node = Node(row, nodes, loop, shape, loop.out, order_of(shape, *operands), caller())
+    return root(node, operands[1]) if row is _POWER else node
 
 
 def _power_row(operands: Sequence[Any], loop: promotion.Loop) -> Op | None:

@@ -162,7 +162,8 @@ def _attribute(owner: Any, name: str) -> Any:
     """What an object has by a name, where that is asked of nothing else."""
     kind: Any = type(owner)
     if isinstance(owner, ModuleType):
-        return vars(owner).get(name)
+        ours = owner.__name__.partition(".")[0] == "lazyfuse"  # its names come when asked for
+        return getattr(owner, name, None) if ours else vars(owner).get(name)
     if kind.__getattribute__ is not object.__getattribute__:
         return None
     if any(name in vars(each) for each in kind.__mro__):

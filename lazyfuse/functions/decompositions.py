@@ -27,14 +27,17 @@ from lazyfuse.runtime.scheduling.compound_calls import as_one
 FOLLOWED = (
     "allclose angle append array_equal array_equiv atleast_1d atleast_2d atleast_3d "
     "average column_stack corrcoef cov cross diff dstack fix histogram2d histogramdd "
-    "gradient hstack isclose isneginf isposinf kron nan_to_num "
-    "nanmax nanmean nanmin nanprod nanstd nansum nanvar outer pad polyval select "
-    "sinc stack tensordot tile trapezoid tril triu unwrap vander vstack"
+    "hstack isclose isneginf isposinf kron meshgrid nan_to_num "
+    "nanmax nanmean nanmin nanprod nanstd nansum nanvar outer polyval select "
+    "sinc stack tensordot trapezoid tril triu unwrap vander vstack"
 ).split()
 """Functions of the main namespace that are decomposed by their Python code."""
 
 FOLLOWED_LINALG = "norm vector_norm matrix_norm multi_dot matrix_power".split()
 """Decomposed functions of `numpy.linalg`."""
+
+FOLLOWED_FFT = "fftshift ifftshift".split()
+"""Decomposed functions of `numpy.fft`."""
 
 _rebound: dict[types.FunctionType, types.FunctionType] = {}
 register(
@@ -148,6 +151,8 @@ def _decompose_all() -> None:
         home[name] = decompose(getattr(np, name))
     for name in FOLLOWED_LINALG:
         decompose(getattr(np.linalg, name))
+    for name in FOLLOWED_FFT:
+        decompose(getattr(np.fft, name))
 
 
 _decompose_all()

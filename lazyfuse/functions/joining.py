@@ -1,9 +1,8 @@
 """As NumPy's joining, repeating and rolling: `concatenate`, `stack`, `repeat`, `roll`.
 
-A join of a few large arrays writes each into its part of a new block. A join of many is one host
-call, whose shape and dtype are known in advance. Pending arrays of one shape are stacked by parts
-too: the kernel that computes a part stores it there. Views are the methods of the array; most other
-functions of this topic are decomposed (decompositions.py).
+A join of a few arrays is a map of indices (moving.py), as is a roll. A join of many, and a repeat,
+is one host call, whose shape and dtype are known in advance. Views are the methods of the array;
+most other functions of this topic are decomposed (decompositions.py) or in rearranging.py.
 """
 
 from __future__ import annotations
@@ -13,35 +12,31 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.arrays import methods
 from lazyfuse.arrays.base import NATIVE
 from lazyfuse.arrays.conversion import to_numpy
 from lazyfuse.arrays.eager_policy import is_there, middling_copy
 from lazyfuse.arrays.ndarray import (
     alone,
-    caller,
-    cast_node,
     concrete_value,
-    from_node,
     gather,
     geometry,
     materialise,
     ndarray,
-    node_of,
     wrap,
 )
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import host, shape_of
 from lazyfuse.arrays.storage import CANONICAL, leaf
-from lazyfuse.codegen.graph.node import Layout, Node, Shape
-from lazyfuse.codegen.graph.shapes import contiguous_strides, normalize_axis, size_of
-from lazyfuse.codegen.table import ops
+from lazyfuse.codegen.graph.node import Shape
+from lazyfuse.codegen.graph.shapes import normalize_axis, size_of
 from lazyfuse.devices.caches import cached
 from lazyfuse.functions import decompositions
+from lazyfuse.functions.moving import joined, recorded, stacked, turned
 from lazyfuse.interop import fallback
 from lazyfuse.registry import OURS, THEIRS, dress, implements
 from lazyfuse.runtime.layout.meta_arrays import Array, Perm, joined_order, keep_order
 from lazyfuse.runtime.placement import devices
-from lazyfuse.runtime.scheduling.compound_calls import as_one
 from lazyfuse.runtime.scheduling.eager_rules import small, small_array
 
 # The most arrays that are joined part by part, by the kernels that compute them.
@@ -135,8 +130,8 @@ def _joined(arrays: Any, axis: Any) -> Any:
         return None
     dtype = CANONICAL[np.result_type(*[dtype_of(x) for x in operands])]
     if place < 0:
-        total = sum(_size(shape) for shape in shapes)
-        return host("concatenate", _Concatenate(None), operands, (total,), dtype)
+        operands, place = [methods.ravel(x) for x in operands], 0
+        arrays, shapes = operands, [shape_of(x) for x in operands]
     first = shapes[0]
     length = sum(shape[place] for shape in shapes)
     shape = (*first[:place], length, *first[place + 1 :])
@@ -144,12 +139,11 @@ def _joined(arrays: Any, axis: Any) -> Any:
     perm = joined_order(
         [x if type(x) is np.ndarray else geometry(y) for x, y in zip(arrays, operands, strict=True)]
     )
-    size = _size(shape)
+    size = size_of(shape)
     if middling_copy(operands, size) and devices.current() is devices.cpu():
         return _joined_now([gather(x) for x in operands], place, shape, dtype, perm)
-    few = len(operands) <= PIECES and size and not small(size)
-    if few and devices.current() is devices.cpu():
-        return from_node(_by_parts(operands, place, shape, dtype, perm))
+    if len(operands) <= PIECES and size and not small(size):
+        return recorded(operands, joined(shapes, place), shape, dtype, perm)
     return host("concatenate", _Concatenate(place), operands, shape, dtype, perm)
 
 
@@ -162,44 +156,6 @@ def _joined_now(
     joined = block if perm is None else block.transpose(np.argsort(perm))
     np.concatenate(reals, place, joined)
     return alone(leaf(joined, perm))
-
-
-def _by_parts(
-    operands: list[Any], place: int, shape: tuple[int, ...], dtype: Any, perm: Perm
-) -> Node:
-    """A block into which the kernels that compute the operands store them."""
-    packed = shape if perm is None else tuple([shape[axis] for axis in perm])
-    block = devices.cpu().empty(packed, dtype)
-    strides = contiguous_strides(shape, perm)
-    node = leaf(block if perm is None else block.transpose(np.argsort(perm)), perm)
-    where = caller()
-    start = 0
-    for x in operands:
-        own = shape_of(x)
-        if own[place]:
-            value = node_of(x)
-            layout = Layout(start * strides[place], own, strides)
-            if own[place] == 1 and (below := _without(place, value)) is not None:
-                value = below  # `stack` added the axis: the kernel below it stores here
-                kept = (*own[:place], *own[place + 1 :])
-                layout = Layout(layout.offset, kept, (*strides[:place], *strides[place + 1 :]))
-            value = cast_node(value, dtype)
-            node = Node(ops.UPDATE, (node, value), layout, shape, dtype, perm, where)
-        start += own[place]
-    return node
-
-
-def _without(place: int, value: Node) -> Node | None:
-    """The pending node below a view that only adds an axis of length one at `place`, or None."""
-    if value.op is not ops.VIEW or value.value is not None or value.resident is not None:
-        return None
-    below = value.src[0]
-    shape, steps = value.arg.shape, value.arg.strides
-    same = below.shape == (*shape[:place], *shape[place + 1 :]) and not value.arg.offset
-    if not same or below.value is not None or below.resident is not None:
-        return None
-    packed = contiguous_strides(below.shape, below.perm)
-    return below if (*steps[:place], *steps[place + 1 :]) == packed else None
 
 
 def _join_axis(axis: Any, shapes: list[tuple[int, ...]]) -> int | None:
@@ -217,17 +173,10 @@ def _join_axis(axis: Any, shapes: list[tuple[int, ...]]) -> int | None:
     return place if len(rests) == 1 else None
 
 
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size
-
-
 class _Concatenate:
     """`numpy.concatenate` of any number of arrays along one axis."""
 
-    def __init__(self, axis: int | None) -> None:
+    def __init__(self, axis: int) -> None:
         self.axis = axis
 
     def __call__(self, *arrays: Any) -> Any:
@@ -255,7 +204,7 @@ def _repeated(a: ndarray, repeats: int, axis: Any) -> Any:
         return None
     if axis is None:
         function = _Repeat(repeats, None)
-        return host("repeat", function, (a,), (_size(shape) * repeats,), dtype)
+        return host("repeat", function, (a,), (size_of(shape) * repeats,), dtype)
     try:
         place = normalize_axis(axis, len(shape))
     except (TypeError, ValueError):
@@ -283,14 +232,16 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         if shown.size and _is_known(shift) and _is_turned(shown.ndim, shift, axis):
             if small_array(shown):
                 return wrap(rolled(gather(a), shift, axis))
-            perm = None if axis is None else keep_order(shown)
-            return host("roll", _Roll(shift, axis), (a,), shown.shape, dtype_of(a), perm)
+            if axis is not None or shown.ndim == 1:
+                pieces = turned(shown.shape, shift, axis)
+                return recorded((a,), pieces, shown.shape, dtype_of(a), keep_order(shown))
+            return methods.reshape(roll(methods.ravel(a), shift), shown.shape)
     return fallback.run(np.roll, "roll", (a, shift, axis), {})
 
 
 def _is_known(number: Any) -> bool:
     """Whether a shift or an axis is an integer or a tuple of integers."""
-    if type(number) is tuple:
+    if type(number) in (tuple, list):
         return all(type(each) is int for each in number)
     return type(number) is int
 
@@ -301,22 +252,11 @@ def _is_turned(rank: int, shift: Any, axis: Any) -> bool:
         return type(shift) is int
     if not _is_known(axis):
         return False
-    axes = axis if type(axis) is tuple else (axis,)
-    shifts = shift if type(shift) is tuple else (shift,)
+    axes = axis if type(axis) in (tuple, list) else (axis,)
+    shifts = shift if type(shift) in (tuple, list) else (shift,)
     if 1 not in (len(axes), len(shifts)) and len(axes) != len(shifts):
         return False
     return all(-rank <= each < rank for each in axes)
-
-
-class _Roll:
-    """`numpy.roll` by fixed shifts."""
-
-    def __init__(self, shift: Any, axis: Any) -> None:
-        self.shift = shift
-        self.axis = axis
-
-    def __call__(self, value: Array) -> Array:
-        return rolled(value, self.shift, self.axis)
 
 
 _roll: Callable[..., Array] = getattr(np.roll, "_implementation", np.roll)
@@ -337,7 +277,7 @@ def rolled(a: Array, shift: Any, axis: Any = None) -> Array:
         place = axis + len(shape) if axis < 0 else axis
         if not 0 <= place < len(shape):
             return _roll(a, shift, axis)  # raises
-        inner, length = _size(shape[place + 1 :]), shape[place]
+        inner, length = size_of(shape[place + 1 :]), shape[place]
     if not a.size or not a.flags.c_contiguous or a.dtype.hasobject:
         return _roll(a, shift, axis)
     result = np.empty_like(a)
@@ -373,7 +313,6 @@ def stack(*args: Any, **kwargs: Any) -> Any:
     return _followed(*args, **kwargs)
 
 
-@as_one
 def _stacked(arrays: Any, axis: Any) -> Any:
     """The stacked block; None if the decomposition of NumPy's code should do it."""
     if not 0 < len(arrays) <= PIECES or type(axis) is not int or not all(map(_has_shape, arrays)):
@@ -388,18 +327,12 @@ def _stacked(arrays: Any, axis: Any) -> Any:
     size = size_of(own) * len(arrays)
     if not pending or not own or not -rank <= axis < rank or dtype not in CANONICAL:
         return None
-    if not size or small(size) or devices.current() is not devices.cpu():
+    if not size or small(size):
         return None
     axis %= rank
     strides = tuple([geometry(x).strides for x in arrays])
-    shape, perm, layouts = _arranged(own, strides, axis)
-    packed = shape if perm is None else tuple([shape[each] for each in perm])
-    block: Array = devices.cpu().empty(packed, dtype)
-    node = leaf(block if perm is None else block.transpose(np.argsort(perm)), perm)
-    where = caller()
-    for x, layout in zip(arrays, layouts, strict=True):
-        node = Node(ops.UPDATE, (node, node_of(x)), layout, shape, dtype, perm, where)
-    return from_node(node)
+    shape, perm = _arranged(own, strides, axis)
+    return recorded(arrays, stacked(own, len(arrays), axis), shape, dtype, perm)
 
 
 def _has_shape(x: Any) -> bool:
@@ -410,20 +343,15 @@ def _has_shape(x: Any) -> bool:
 
 
 @cached(512)
-def _arranged(
-    own: Shape, strides: tuple[tuple[int, ...], ...], axis: int
-) -> tuple[Shape, Perm, list[Layout]]:
-    """Shape and memory order of a stack of arrays with these strides, and the layout of each."""
+def _arranged(own: Shape, strides: tuple[tuple[int, ...], ...], axis: int) -> tuple[Shape, Perm]:
+    """Shape and memory order of a stack of arrays with these strides."""
     shape = (*own[:axis], len(strides), *own[axis:])
-    joined = (*own[:axis], 1, *own[axis:])
+    one = (*own[:axis], 1, *own[axis:])
     shown = [
-        np.lib.stride_tricks.as_strided(_NOTHING, joined, (*each[:axis], 0, *each[axis:]))
+        np.lib.stride_tricks.as_strided(_NOTHING, one, (*each[:axis], 0, *each[axis:]))
         for each in strides
     ]
-    perm = joined_order(shown)
-    steps = contiguous_strides(shape, perm)
-    kept = (*steps[:axis], *steps[axis + 1 :])
-    return shape, perm, [Layout(at * steps[axis], own, kept) for at in range(len(strides))]
+    return shape, joined_order(shown)
 
 
 _NOTHING = np.empty(1, np.bool_)

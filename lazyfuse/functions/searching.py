@@ -156,7 +156,7 @@ def digitize(x: Any, bins: Any, right: Any = False) -> Any:
 
 
 def _digitized(x: ndarray, bins: Any, right: Any) -> Any:
-    """The steps of NumPy's function; None if NumPy must raise, or ask whoever overrides."""
+    """The steps of NumPy's function; None if NumPy must raise, or ask what overrides it."""
     if overrides.of_functions(type(bins)):
         return None
     table = np.asarray(to_numpy(bins))

@@ -139,7 +139,9 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         """Keep the loop of a recorded call for the fast path of later calls."""
         if self._rows == (node.op,) and self.nin <= 2 and type(node.arg) is promotion.Loop:
             keys = tuple([operand_key(x) for x in operands])
-            if type(operands[-1]) in array.OURS or type(operands[-1]) in WEAK:
+            # a number as an exponent may ask for a root
+            weak = type(operands[-1]) in WEAK and node.op is not TABLE["power"]
+            if type(operands[-1]) in array.OURS or weak:
                 self._loops[keys[0] if self.nin == 1 else keys] = node.arg
 
     def now(self, *args: Any) -> Any:

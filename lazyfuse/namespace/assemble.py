@@ -36,6 +36,7 @@ from lazyfuse.functions import (
     library_functions,
     products,
     quantiles,
+    rearranging,
     reductions,
     searching,
     sets,
@@ -72,8 +73,8 @@ from lazyfuse.namespace import eager_table  # last: it wraps what they registere
 
 for _each in (
     scalars, errstate, creation, decompositions, elementwise, histograms, indexing, interpolation,
-    joining, library_functions, products, quantiles, reductions, searching, sets, sorting, ufunc,
-    views, compute_methods, index_tricks, protocols, eager_table,
+    joining, library_functions, products, quantiles, reductions, searching, rearranging, sets,
+    sorting, ufunc, views, compute_methods, index_tricks, protocols, eager_table,
 ):  # fmt: skip
     late_modules.run(_each)
 instance_checks.serve(

@@ -62,7 +62,7 @@ def _plain_as_ours(result: Any, pairs: list[tuple[Any, Any]]) -> Any:
 
 
 class _Inherited:
-    """A method of the protocols for whoever inherits it: NumPy takes the class for one without.
+    """A method of the protocols for classes that inherit it: NumPy takes the class for one without.
 
     NumPy asks the class, and a method that is not its own means that the class overrides.
     `super()` asks for a method of the instance.

@@ -355,11 +355,12 @@ PyObject *geometry_imag(PyObject *module, PyObject *x);
     _(pool_empty) _(trim) _(stretch_left) _(expression_site) _(deliver)       \
     _(expression_program)                                                        \
     /* classes; `scalar`: of lazy ones; `source_location`: errstate's */                           \
-    _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(scalar) _(source_location)       \
+    _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(moves) _(scalar)               \
+    _(source_location)                                                                             \
     _(leaf_memory) _(pool) _(block)                                                                \
     /* op definitions; `reduce_rows`: by their codes in loops.c */                                 \
-    _(leaf_op) _(scalar_op) _(full_op) _(view_op) _(update_op) _(where_op) _(copy_op) _(square_op) \
-    _(reduce_rows)                                                                                 \
+    _(leaf_op) _(scalar_op) _(full_op) _(view_op) _(index_op) _(update_op) _(where_op) _(copy_op)  \
+    _(square_op) _(reduce_rows)                                                                                 \
     /* what was met before: nodes of numbers, loops, parts of complex numbers by dtype and side,   \
        reductions by method, what reductions gave, arrangements of views */                        \
     _(constants) _(loops) _(pieces) _(reductions) _(reduced) _(arranged)                           \
@@ -431,7 +432,7 @@ PyObject *span_skip(PyObject *module, PyObject *seconds);
     _(ins, "ins") _(keepdims, "keepdims") _(kind, "kind") _(listeners, "listeners") _(map, "map")  \
     _(exact, "exact") _(name, "name") _(note, "note") _(number, "number") _(order, "order")        \
     _(out, "out") _(package, "__package__") _(qualname, "__qualname__") _(read, "read")            \
-    _(scalar_overflow, "scalar_overflow")                                                          \
+    _(scalar_overflow, "scalar_overflow") _(structure, "structure")                                \
     _(shape, "shape") _(ufunc, "ufunc") _(worth, "WORTH_A_LAUNCH")
 
 #define NAME(name, text) extern PyObject *name_##name;

@@ -310,6 +310,9 @@ static PyObject *argument_key(Numbers *numbers, PyObject *node)
     if ((PyObject *)Py_TYPE(arg) == hooks.host_call) {
         return PyObject_GetAttr(arg, name_name);
     }
+    if ((PyObject *)Py_TYPE(arg) == hooks.moves) {
+        return PyObject_GetAttr(arg, name_structure);
+    }
     if (!IS_LAYOUT(arg)) {
         return Py_NewRef(arg);
     }

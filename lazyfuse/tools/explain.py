@@ -216,7 +216,7 @@ def explain_nodes(nodes: Sequence[Node]) -> Explanation:
     library: list[Operation] = []
     looped: list[str] = []
     for step in plan.steps:
-        if type(step) is SingleStep and plan.graph.values[step.index].op is not ops.VIEW:
+        if type(step) is SingleStep and plan.graph.values[step.index].op not in ops.PLACES:
             there = describe.has_library(step.index)
             (library if there else alone).append(describe.operation(step.index))
             if not there:

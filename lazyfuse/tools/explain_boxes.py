@@ -78,7 +78,7 @@ def of_plan(describe: Describer, kernels: Sequence[KernelInfo]) -> tuple[Box, ..
             continue
         (index,) = step.writes
         reads = sources(values[index].src)
-        if values[index].op is ops.VIEW:
+        if values[index].op in ops.PLACES:
             if reads:
                 made_by[index] = reads[0]
             continue

@@ -75,4 +75,4 @@ def test_a_copy_that_only_operations_read_is_no_operation_D1() -> None:
         x = lf.array(DATA) * 2.0
         copied = x[3:].copy() + x[:-3]
         made = [each.name for kernel in lf.explain(copied).kernels for each in kernel.operations]
-    assert made == ["multiply", "add"]
+        assert set(made) == {"multiply", "add"}

@@ -91,6 +91,30 @@ ORDERED = {
     "S": ["<F>.max()", "<F>.min()", "(<F> * <F>).sum()", "np.abs(<F>).max()", "<M>.sum()"],
     "M": ["(<F> < <F>.max(axis=0))"],
 }  # fmt: skip
+MOVES = {
+    "F": [
+        "np.roll(<F>, (k % 3, -k), (0, 1))", "np.roll(<F>, -s if s == 1 else k, axis=1)",
+        "(np.roll(<F>, 1, 0) + np.roll(<F>, -1, 1))", "np.roll(<F>, k)", "np.flip(<F>, k % 2)",
+        "np.pad(<I>, 1, mode='edge')", "np.pad(<I>, 1, mode='wrap')", "np.rot90(<F>, 2)",
+        "np.pad(<F>[k % 2 : -1], ((k % 2, 1), (0, 0)), mode='symmetric')", "np.pad(<R>, 1)[1:-1]",
+        "np.pad(<F>[:, 1:], ((0, 0), (1, 0)), constant_values=s)", "np.tile(<R>, (m, 1))",
+        "np.pad(<F>[:-2], ((1, 1), (0, 0)), mode='reflect')", "np.fft.fftshift(<F>, axes=k % 2)",
+        "np.concatenate([<F>[k % m :], <F>[: k % m]])", "np.concatenate([<C>, <F>[:, 1:]], axis=1)",
+        "np.concatenate([<F>, <F>], axis=k % 2)[:m, -n:]", "np.stack([<R>] * 3)[k % 3]",
+        "np.stack([<F>, <F>], axis=2)[..., k % 2]", "np.vstack([<F>[1:], <R>])",
+        "np.insert(<F>[1:], k % m, s, axis=0)", "np.delete(np.vstack([<F>, <R>]), k % m, axis=0)",
+        "np.resize(<F>, (m, n))", "np.tile(<F>, (2, 1))[k % m : k % m + m]", "<F>[::-1, ::-1]",
+        "np.pad(<F>, (k % 3, 2), mode='wrap')[k % 3 : k % 3 + m, 1 : n + 1]",
+        "np.append(<F>, <F>)[: m * n].reshape(m, n)",
+        "np.diff(np.pad(<F>, ((1, 0), (0, 0)), mode='edge'), axis=0)",
+        "(<F> - np.roll(<F>, k, 0))[::-1]", "np.roll(<F> + <F>, 2, 1).sum(axis=0) + <F>",
+    ],
+    "I": ["np.pad(<F>, 1, mode='edge')[2:-2, 2:-2]", "np.roll(<I>, k, 0)", "<I>[::-1]"],
+    "H": ["np.roll(<H>, 1, 0)", "np.roll(<F>, k, 0)[::2]"],
+    "R": ["np.roll(<R>, k)", "<R>[::-1]", "np.pad(<R>[1:], (1, 0), mode='wrap')"],
+    "M": ["np.roll(<M>, 1, 0)", "<M>[::-1]"],
+}  # fmt: skip
+"""Results whose elements are elements of operands: maps of indices."""
 FLOATS = {
     "F": [
         "(<F> / <F>)", "(<F> * 0.25)", "np.sqrt(abs(<F>))", "np.floor(<F>)", "(<F> / (1 + <F>))",
@@ -192,13 +216,14 @@ class TurnProgram(DeepProgram):
 class Turns:
     """One program in the making."""
 
-    def __init__(self, seed: int, sizes: Sequence[int] = SMALL) -> None:
+    def __init__(self, seed: int, sizes: Sequence[int] = SMALL, moves: int = 0) -> None:
+        """`moves`: how often each of `MOVES` is among the forms that expressions are drawn from."""
         self.seed = seed
         self.rng = random.Random(seed)
         self.sizes = sizes
         self.dtype = self.rng.choice("f8 f8 f8 f4 i8 i8 i4 u1 i2 c16".split())
         self.kind = np.dtype(self.dtype).kind.replace("u", "i")
-        tables: list[Mapping[str, list[str]]] = [COMMON]
+        tables: list[Mapping[str, list[str]]] = [COMMON, *[MOVES] * moves]
         if self.kind != "c":
             tables.append(ORDERED)
         tables += {"f": [FLOATS], "i": [WHOLE], "c": []}[self.kind]

@@ -53,11 +53,11 @@ WORTH: dict[str, dict[str, int]] = {
 }
 
 
-def explore(seeds: range, sizes: Sequence[int] = SMALL, **options: Any) -> None:
-    """Run programs; fail with the first that differs, reduced."""
+def explore(seeds: range, sizes: Sequence[int] = SMALL, moves: int = 0, **options: Any) -> None:
+    """Run programs; fail with the first that differs, reduced. `moves`: as of `Turns`."""
     with config.options(**options):
         for seed in seeds:
-            program = Turns(seed, sizes).program()
+            program = Turns(seed, sizes, moves).program()
             with reached.program(seed):
                 what = difference(program)
                 if what:
@@ -184,3 +184,28 @@ def test_everything_is_worth_it_in_middling_arrays_A6(seeds: range) -> None:
 @pytest.mark.usefixtures("often")
 def test_middling_arrays_A6(seeds: range) -> None:
     explore(seeds, MIDDLE, eager_below=150)
+
+
+# Moves (rolls, pads, joins, tiles, views): their forms are drawn as often as all others together.
+
+
+@rounds(60, 40_000)
+def test_moves_A6(seeds: range) -> None:
+    explore(seeds, moves=3, plan_after=0, **RECORDED)
+
+
+@rounds(30, 50_000)
+@pytest.mark.usefixtures("often")
+def test_moves_in_turns_A6(seeds: range) -> None:
+    explore(seeds, moves=3, plan_after=0, **RECORDED)
+
+
+@rounds(4, 60_000)
+@pytest.mark.usefixtures("compiled")
+def test_moves_compiled_at_once_A6(seeds: range) -> None:
+    explore(seeds, MIDDLE, moves=3, compile_after=0, plan_after=0, **THREADS)
+
+
+@rounds(4, 70_000)
+def test_large_moves_A6(seeds: range) -> None:
+    explore(seeds, LARGE, moves=3, plan_after=0)

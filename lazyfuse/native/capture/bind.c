@@ -144,6 +144,9 @@ static int put_all(Key *key, PyObject *numbers) /* a list or a tuple */
 static int put_layout(Key *key, PyObject *layout, int slides)
 {
     PyObject *shape, *strides;
+    if (layout != NULL && (PyObject *)Py_TYPE(layout) == hooks.moves) {
+        return put(key, (int64_t)(intptr_t)layout); /* the replay keeps it */
+    }
     if (layout == NULL || !IS_LAYOUT(layout) || PyTuple_GET_SIZE(layout) != LAYOUT_FIELDS) {
         PyErr_SetString(PyExc_TypeError, "bind: expected layouts");
         return -1;
@@ -281,7 +284,7 @@ typedef struct {
     Key key;
     Table table;
     PyObject *order;
-    int updates; /* whether the graph writes into existing arrays */
+    int updates; /* whether it writes into existing arrays, or has maps of indices */
 } Graph;
 
 /* The position of the first node with the same memory: of an operand. */
@@ -504,6 +507,16 @@ static PyObject *look_up(Graph *graph, PyObject *table)
     return found;
 }
 
+/* Whether a pending node makes the places of parts in their blocks matter: it writes, or is a map
+   of indices, which a view of what is pending may become. */
+static int is_bound(PyObject *node)
+{
+    PyObject *op = NODE(node, op), *src = NODE(node, src);
+    return op == hooks.update_op || op == hooks.index_op
+        || (op == hooks.view_op && PyTuple_GET_SIZE(src) == 1
+            && IS_NODE(PyTuple_GET_ITEM(src, 0)) && is_pending(PyTuple_GET_ITEM(src, 0)));
+}
+
 /* find(roots, table, recorded, watched, mode): looks an evaluation up in the table.
    None: Python looks at it. (key, pins): the table does not have it. (kept, nodes, values,
    (blocks, addresses)): it can be played. */
@@ -529,7 +542,7 @@ PyObject *replay_find(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
         fits = count > MOST_NODES ? 0 : is_all(&graph, args[2], args[3], mode);
         for (Py_ssize_t i = 0; i < count; i++) {
             PyObject *node = PyList_GET_ITEM(graph.order, i);
-            graph.updates |= is_pending(node) && NODE(node, op) == hooks.update_op;
+            graph.updates |= is_pending(node) && is_bound(node);
         }
         fits = fits <= 0 ? fits
             : put(&graph.key, errors) < 0 || put(&graph.key, mode) < 0 ? -1 : 1;

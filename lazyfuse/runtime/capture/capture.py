@@ -34,6 +34,7 @@ from lazyfuse.runtime.capture.replay import (
 )
 from lazyfuse.runtime.execution import program_tiers, tiled_run
 from lazyfuse.runtime.execution.executor import Run
+from lazyfuse.runtime.execution.moved import Others
 from lazyfuse.runtime.execution.run_values import at_most
 from lazyfuse.runtime.layout.copies import BlockPart, Copy, copy_of
 from lazyfuse.runtime.layout.meta_arrays import address
@@ -75,6 +76,7 @@ class CapturingRun(Run):
         values = plan.graph.values
         # numbers that are written to a part are copied from where they lie, as arrays are
         written = {each.src[1] for each in values if each.op is ops.UPDATE}
+        written |= {source for each in values if each.op is ops.INDEX for source in each.src}
         written = {i for i in written if values[i].op is ops.SCALAR}
         self.leaves = tuple([i for i in plan.bound if values[i].op is ops.LEAF or i in written])
         self.key = key_of(self)
@@ -110,6 +112,8 @@ class CapturingRun(Run):
         value = self.plan.graph.values[index]
         reached = self.reached() if value.op is ops.HOST and self.spoilt else ()
         super().run_single(index)
+        if value.op in (ops.INDEX, ops.EMPTY):
+            return
         result = self.array(index)
         if value.op is ops.VIEW and self.plan.replays.slides:
             if value.axes is not None:
@@ -189,7 +193,7 @@ class CapturingRun(Run):
         value = self.plan.graph.values[index]
         whole = self.array(index)
         flat = super().packed(whole, value.perm)
-        layout = self.nodes[value.origin].arg
+        layout = self.layout(index)
         size = flat.itemsize
         strides = tuple([stride * size for stride in layout.strides])
         part = np.ndarray(layout.shape, flat.dtype, flat, layout.offset * size, strides)
@@ -214,11 +218,17 @@ class CapturingRun(Run):
         return outputs
 
     def launch(
-        self, step: KernelStep, shape: tuple[int, ...], inputs: list[Array], outputs: list[Array]
+        self,
+        step: KernelStep,
+        shape: tuple[int, ...],
+        inputs: list[Array],
+        outputs: list[Array],
+        others: Others = (),
     ) -> Any:
-        flags = super().launch(step, shape, inputs, outputs)
+        flags = super().launch(step, shape, inputs, outputs, others)
         lowered, program = self.launched
-        found = step.selected.get(program_tiers.size_key(step, self.device, shape, inputs, outputs))
+        key = program_tiers.size_key(step, self.device, shape, inputs, outputs, others)
+        found = step.selected.get(key)
         is_final = found is not None and found[1] is program
         source = None if is_final else program_tiers.awaited(program, lowered, self.device)
         if not isinstance(flags, int) or not (is_final or source):
@@ -251,6 +261,9 @@ class CapturingRun(Run):
                 tuple(arrays[len(inputs) : len(inputs) + len(outputs)]),
                 program.source.language,
                 len(step.members) + len(step.reductions),
+                tuple([(at, self.located(at)) for at in self.plan.graph.lying(step.inputs)])
+                if self.plan.graph.reads_moves(step.inputs)
+                else (),
             )
         )
         return flags
@@ -258,6 +271,10 @@ class CapturingRun(Run):
     def keep_operands(self) -> None:
         """Write nothing down: later runs write in place."""
         self.fit = False
+
+    def assembled(self, index: int) -> Array:
+        self.fit = False  # a copy that is no event
+        return super().assembled(index)
 
     def run_members(self, step: KernelStep, outputs: list[Array]) -> int:
         self.fit = False  # a kernel that failed has no launch to replay
@@ -302,8 +319,10 @@ class CapturingRun(Run):
         if any(not self.extents[part.root][2] for _, part in results if not _is_whole(self, part)):
             return
         starts = [event for event in self.events if type(event) is LaunchEvent]
+        launched = {id(event.step) for event in starts}
+        values = self.plan.graph.values
         chains = [event.bound.chain for event in self.events if type(event) is ChainEvent]
-        kernels = len(starts) + sum(len(each.kernels) for each in chains)
+        kernels = len(launched) + sum(len(each.kernels) for each in chains)
         if not self.fit or kernels != len(self.plan.kernels):
             return
         kept.learnt += 1
@@ -324,6 +343,7 @@ class CapturingRun(Run):
             small=tuple([(x.step, x.lowered) for x in starts if _is_small(x, self.awaited)]),
             blocks=self.taken(dead) if stored & leaves else (),
             awaited=tuple(self.awaited),
+            maps=tuple([self.nodes[values[i].origin].arg for i in kept.maps]),
         )
 
     def taken(self, dead: Sequence[tuple[int, ...]]) -> tuple[tuple[int, int], ...]:

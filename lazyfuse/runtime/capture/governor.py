@@ -163,7 +163,7 @@ def watch(recording: Recording) -> Watch | None:
     small = 0
     single: set[Place] = set()
     for node in recording.nodes:
-        if node.value is not None or node.op is ops.VIEW:
+        if node.value is not None or node.op in ops.PLACES:
             continue
         size = _exact_size(node)
         if size is None or places.total() + small == MOST:

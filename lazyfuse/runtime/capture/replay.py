@@ -18,7 +18,7 @@ import numpy as np
 
 from lazyfuse.codegen.graph import references
 from lazyfuse.codegen.graph.linearize import Recording, Value
-from lazyfuse.codegen.graph.node import Node, Where
+from lazyfuse.codegen.graph.node import Layout, Node, Where
 from lazyfuse.codegen.lowering.lower import Lowered
 from lazyfuse.codegen.plan.plan import UNKNOWN, KernelStep, Plan, SingleStep
 from lazyfuse.codegen.table import ops
@@ -88,6 +88,7 @@ class LaunchEvent:
     outputs: tuple[BlockPart, ...]
     language: str
     operations: int
+    sources: tuple[tuple[int, BlockPart], ...] = ()  # of operands that are read in boxes
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ class Replay:
     turns: list[int] = field(default_factory=lambda: [0])  # number of runs: tier_up.py
     blocks: tuple[tuple[int, int], ...] = ()  # what to reserve: BufferPool.classes
     awaited: tuple[Source, ...] = ()  # programs that are being compiled
+    maps: tuple[Any, ...] = ()  # of indices: the key has their addresses
 
     def is_outdated(self) -> bool:
         """Whether a program has come for which blocked NumPy has stood in."""
@@ -133,7 +135,8 @@ class ReplayCache:
     """The replays of one plan."""
 
     __slots__ = (
-        "found", "learnt", "operands", "places", "size", "slides", "turns", "unmet", "windows",
+        "found", "learnt", "maps", "operands", "places", "size", "slides", "turns", "unmet",
+        "windows",
     )  # fmt: skip
 
     def __init__(self, plan: Plan) -> None:
@@ -142,13 +145,16 @@ class ReplayCache:
         self.turns = 0  # runs that were not replays
         self.unmet = 0  # evaluations kept since one was met again (evaluations.py)
         values = enumerate(plan.graph.values)
-        # where nothing is written over, no decision depends on the offset of a part in its block
-        self.slides = not any(value.op is ops.UPDATE for value in plan.graph.values)
+        # where nothing is written over, no decision depends on the offset of a part in its block;
+        # maps of indices are bound to the block
+        bound = (ops.UPDATE, ops.INDEX)
+        self.slides = not any(value.op in bound for value in plan.graph.values)
         # parts of memory whose offset in their block is not in the plan
-        self.windows = tuple(
+        found = plan.graph.values
+        self.maps = tuple([i for i, value in enumerate(found) if value.op is ops.INDEX])
+        self.windows = self.maps + tuple(
             [i for i, v in values if v.op is ops.UPDATE or (v.op is ops.VIEW and v.axes is None)]
         )
-        found = plan.graph.values
         self.size = len(found)
         self.places = tuple([found[index].origin for index in self.windows])
         self.operands = tuple([(found[i].origin, i, found[i].op is ops.LEAF) for i in plan.bound])
@@ -175,7 +181,7 @@ def suits(plan: Plan) -> bool:
     return all(value.op.kind in _KINDS for value in singles)
 
 
-_KINDS = frozenset({"view", "update", "map", "reduce", "host", "contract"})
+_KINDS = frozenset({"view", "index", "update", "map", "reduce", "host", "contract"})
 
 
 def bind(kept: ReplayCache, recording: Recording, free: set[int] | bool) -> Any:
@@ -211,7 +217,8 @@ def key_of(run: Run) -> Any:
     kept = run.plan.replays
     for index in kept.windows:
         layout = nodes[values[index].origin].arg
-        found.append((layout.shape, layout.strides) if kept.slides else layout)
+        slides = kept.slides and type(layout) is Layout
+        found.append((layout.shape, layout.strides) if slides else layout)
     return tuple(found)
 
 
@@ -419,9 +426,10 @@ def end(event: LaunchEvent, run: Run, addresses: list[int], bits: int) -> None:
     if bits and fp_flags.is_wanted(bits):
         step = event.step
         outputs = [part.at(addresses) for part in event.outputs]
-        for index, part in zip(step.inputs, event.inputs, strict=True):
+        pairs = event.sources or zip(step.inputs, event.inputs, strict=True)
+        for index, part in pairs:
             env[index] = part.at(addresses)
         for index, each in zip(step.scalars, event.scalars, strict=True):
             if type(each) is BlockPart:
                 env[index] = each.at(addresses)
-        run.note_exceptions(step, bits, run.sources_of(step), outputs)
+        run.note_exceptions(step, bits, run.sources_of(step), () if event.sources else outputs)

@@ -12,14 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lazyfuse.codegen.graph.moves import AxisMap, axis_maps
 from lazyfuse.codegen.graph.node import Layout, Node, Reduction, Shape
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.chunked.geometry import (
-    AxisMap,
     Boxes,
     Run,
-    axis_maps,
     broadcast_box,
     reshape_runs,
     through_maps,

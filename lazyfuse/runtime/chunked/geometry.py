@@ -1,4 +1,4 @@
-"""Chunk grids, boxes, and views as maps from the indices of a window to those of its base.
+"""Chunk grids and boxes, and those of the base of a view.
 
 A box is a part of an array: the first index and the end on each axis. Boxes of many chunks at once
 are two integer arrays of shape (chunks, rank), so that what a graph demands of its sources is
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lazyfuse.codegen.graph.moves import AxisMap
 from lazyfuse.codegen.graph.node import Layout, Shape
 from lazyfuse.codegen.graph.shapes import contiguous_strides, size_of
 from lazyfuse.devices.caches import cached
@@ -84,73 +85,6 @@ class Grid:
                 [(sum(sizes),) if axis in axes else sizes for axis, sizes in enumerate(self.chunks)]
             )
         )
-
-
-class AxisMap(NamedTuple):
-    """The index on one axis of the base: `start` plus each window index times its step."""
-
-    start: int
-    steps: tuple[tuple[int, int], ...]  # (axis of the window, step), no step is 0
-
-
-@cached(4096)
-def axis_maps(layout: Layout, shape: Shape, perm: Perm) -> tuple[AxisMap, ...] | None:
-    """A view as index maps, one for each axis of its base; None if it is not such a view.
-
-    A window that stays inside the base on every axis has one index there for each of its elements,
-    and the flat memory has it once: so maps that give the right flat indices are the right ones.
-    """
-    if not size_of(layout.shape):
-        return None
-    strides = contiguous_strides(shape, perm)
-    axes = sorted(range(len(shape)), key=lambda axis: -strides[axis])
-    starts = [0] * len(shape)
-    left = layout.offset
-    for axis in axes:
-        if strides[axis]:
-            starts[axis], left = divmod(left, strides[axis])
-    maps: list[list[tuple[int, int]]] = [[] for _ in shape]
-    low, high = list(starts), list(starts)
-    for window_axis, (length, stride) in enumerate(zip(layout.shape, layout.strides, strict=True)):
-        if length == 1 or not stride:
-            continue
-        found = _steps(stride, length, axes, strides, shape, starts)
-        if found is None:
-            return None
-        for axis, step in found:
-            maps[axis].append((window_axis, step))
-            reach = step * (length - 1)
-            low[axis] += min(reach, 0)
-            high[axis] += max(reach, 0)
-    if any(a < 0 or b >= n for a, b, n in zip(low, high, shape, strict=True)):
-        return None
-    return tuple([AxisMap(s, tuple(steps)) for s, steps in zip(starts, maps, strict=True)])
-
-
-def _steps(
-    stride: int,
-    length: int,
-    axes: Sequence[int],
-    strides: Sequence[int],
-    shape: Shape,
-    starts: Sequence[int],
-) -> list[tuple[int, int]] | None:
-    """A step in memory as steps along axes that `length` of them stay inside."""
-    if not stride:
-        return []
-    if not axes:
-        return None
-    axis, rest = axes[0], axes[1:]
-    own = strides[axis]
-    below = stride // own if own else 0
-    for step in dict.fromkeys((below, below + 1, 0)):
-        end = starts[axis] + step * (length - 1)
-        if not 0 <= end < shape[axis]:
-            continue
-        found = _steps(stride - step * own, length, rest, strides, shape, starts)
-        if found is not None:
-            return [(axis, step), *found] if step else found
-    return None
 
 
 class Run(NamedTuple):

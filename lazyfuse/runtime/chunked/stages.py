@@ -14,16 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.codegen.graph.moves import AxisMap, axis_maps
 from lazyfuse.codegen.graph.node import Node, Reduction, topological
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.chunked.demand import Unchunkable, axis_of, is_whole, view_maps, window_maps
 from lazyfuse.runtime.chunked.geometry import (
-    AxisMap,
     Chunks,
     Grid,
-    axis_maps,
     reshape_runs,
     reshaped_grid,
 )

@@ -262,7 +262,7 @@ def shares_of(nodes: Iterable[Node]) -> Shares:
     return _divided(
         (node.location, node.op.cost * _size(node.shape, [each.shape for each in node.src]))
         for node in nodes
-        if node.op is not ops.VIEW
+        if node.op not in ops.PLACES
     )
 
 
@@ -273,7 +273,7 @@ def shares_in(plan: Plan, nodes: Sequence[Node]) -> Shares:
     for step in plan.steps:
         for index in getattr(step, "in_order", None) or (step.index,):  # type: ignore[union-attr]
             value = values[index]
-            if value.op is ops.VIEW:
+            if value.op in ops.PLACES:
                 continue
             node = nodes[value.origin]
             shapes = [nodes[values[each].origin].shape for each in value.src]

@@ -79,7 +79,7 @@ class DiscreteRun(Run):
         """Whether the CPU works at the moment, instead of the device."""
         return self.device is not self.assigned_device
 
-    def operand(self, index: int) -> Array:
+    def loaded(self, index: int) -> Array:
         return self.host(index) if self.here else self.placed(index)
 
     def placed(self, index: int) -> Array:
@@ -173,7 +173,7 @@ class DiscreteRun(Run):
         value = self.plan.graph.values[index]
         before = value.src[0]
         old = self.placed(before)
-        layout = self.nodes[value.origin].arg
+        layout = self.layout(index)
         flat = self.flat(old, value.perm)
         if self.may_overwrite(index, before, old) and np.may_share_memory(flat, old):
             return window(flat, layout), old
@@ -186,7 +186,7 @@ class DiscreteRun(Run):
         """The target of an update, copied on the host where the device could not make it."""
         value = self.plan.graph.values[index]
         flat = flat_memory(self.host(value.src[0]), value.perm).copy()
-        layout = self.nodes[value.origin].arg
+        layout = self.layout(index)
         return window(flat, layout), dense(flat, self.shape(index), value.perm)
 
     def update(self, index: int) -> None:
@@ -334,6 +334,8 @@ def _wanted(plan: Plan, device: Device) -> set[int]:
                 continue  # the CPU runs it
             found.update(step.inputs)
             found.update([values[index].src[0] for index in step.targets.values()])
+        elif step.index in found and values[step.index].op is ops.INDEX:
+            found.update(values[step.index].src)
         elif step.index in found and values[step.index].op in (ops.VIEW, ops.UPDATE):
             found.add(values[step.index].src[0])
     return found

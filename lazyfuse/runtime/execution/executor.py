@@ -15,6 +15,7 @@ import numpy as np
 
 from lazyfuse import config
 from lazyfuse.codegen.graph import references
+from lazyfuse.codegen.graph.moves import box
 from lazyfuse.codegen.graph.node import source_line
 from lazyfuse.codegen.lowering import flag_slots
 from lazyfuse.codegen.lowering.kernel import KernelError
@@ -36,6 +37,7 @@ from lazyfuse.runtime.execution import (
 from lazyfuse.runtime.execution import (
     validate as check_step,
 )
+from lazyfuse.runtime.execution.moved import Moved, Others, as_array, divided, loaded, reloaded
 from lazyfuse.runtime.execution.routine import native_kernel
 from lazyfuse.runtime.execution.run_values import (
     Abandoned,
@@ -116,6 +118,11 @@ class Run(RunValues):
         node = self.nodes[value.origin]
         if value.op is ops.VIEW:
             self.env[index] = self.view(index)
+            return
+        if value.op is ops.INDEX:
+            return  # its readers look where its sources lie
+        if value.op is ops.EMPTY:
+            self.env[index] = self.fresh(value, self.shape(index))
             return
         if self.off_cpu and (done := library_calls.run(self, index)) is not None:
             self.env[index] = done
@@ -198,20 +205,24 @@ class Run(RunValues):
         """Run a kernel on the present device; the arrays that it wrote."""
         shape = self.shape(step.domain_of)
         self.overwrites = False
-        inputs = [self.operand(index) for index in step.inputs]
+        operands = [self.operand(index) for index in step.inputs]
+        in_parts = any(isinstance(each, Moved) for each in operands)
+        inputs: list[Array] = loaded(operands) if in_parts else operands  # type: ignore[assignment]
         # the reference interpreter needs the operands if the kernel raises exceptions
         keeps = self.plan.keeping and (step.targets or step.may_reuse) and self.may_ask(step)
         if keeps:
             counters.totals.decisions[decisions.KEPT_OPERANDS] += 1
             self.keep_operands()
         reuses = step.may_reuse and last and not keeps
-        donors = self.donors(step, last, shape) if reuses else None
+        donors = self.donors(step, last, shape, in_parts) if reuses else None
         outputs, pending, made, late = self.outputs(step, shape, inputs, donors, bool(keeps))
+        if in_parts:
+            operands = reloaded(operands, inputs)
         if self.overwrites:
             self.wait()  # while all launches under way can still be run again
         if self.overwrites or step.targets or pending or late:
             self.spoilt = True
-        flags = self.started(step, shape, inputs, outputs)
+        flags = self.started(step, shape, operands, outputs)
         if not isinstance(flags, int):
             self.waiting.append(PendingLaunch(flags, step))
             self.made += [index for index, _ in made]
@@ -221,7 +232,7 @@ class Run(RunValues):
         if flags:
             sources = self.sources_of(step)
             if sources is not None:
-                sources.update(zip(step.inputs, inputs, strict=True))
+                sources.update(zip(step.inputs, map(as_array, operands), strict=True))
             self.note_exceptions(step, flags, sources, outputs)
         for part, temporary in pending:
             self.move(temporary, part)
@@ -240,12 +251,12 @@ class Run(RunValues):
         self,
         step: KernelStep,
         shape: tuple[int, ...],
-        inputs: list[Array],
+        inputs: list[Array | Moved],
         outputs: list[Array],
     ) -> int | Later:
         """Launch a kernel; where the CPU's launch fails, run its operations with NumPy."""
         try:
-            return self.launch(step, shape, inputs, outputs)
+            return self.launch_all(step, shape, inputs, outputs)
         except DeviceError as error:
             if self.off_cpu and self.device is self.assigned_device:
                 raise
@@ -278,16 +289,24 @@ class Run(RunValues):
         np.copyto(part, temporary)
 
     def donors(
-        self, step: KernelStep, last: Sequence[int], shape: tuple[int, ...]
+        self, step: KernelStep, last: Sequence[int], shape: tuple[int, ...], in_parts: bool
     ) -> dict[np.dtype[Any], list[Array]]:
-        """Operands that nothing reads again: their buffers may be donated to results."""
+        """Operands that nothing reads again: their buffers may be donated to results.
+
+        `in_parts`: a second list holds the operands, too.
+        """
         found: dict[np.dtype[Any], list[Array]] = {}
         updated = self.updated_by(step) if step.targets else ()
-        places = [index for index in step.inputs if index in last and index not in updated]
+        places = [
+            index
+            for index in step.inputs
+            if index in last and index not in updated and self.env[index] is not None
+        ]
         counts = references.of_each([self.array(index) for index in places])
         for index, count in zip(places, counts, strict=True):
             value = self.plan.graph.values[index]
-            owners = 3  # the environment, the list of inputs, and the list counted here
+            # the environment, the list of inputs, and the list counted here
+            owners = 3 + in_parts
             if value.op is ops.LEAF:
                 # another thread may evaluate a reader of it, too
                 if self.careful or concurrency.current is not None:
@@ -295,7 +314,7 @@ class Run(RunValues):
                 edges = self.recording.edges.get(id(self.nodes[value.origin]), 0)
                 if references.of(self.nodes[value.origin]) > edges + 1:  # 1: the recording's list
                     continue
-                owners = 4  # and its node
+                owners += 1  # its node
             array = self.array(index)
             if array.shape != shape or not array.flags.c_contiguous:
                 continue
@@ -325,7 +344,7 @@ class Run(RunValues):
         apart: bool = False,
     ) -> tuple[list[Array], list[tuple[Array, Array]], list[tuple[int, Array]], dict[int, Array]]:
         """The arrays that a kernel writes. For when it has run: copies to make, values that then
-        exist, and updates to make from its results. `apart`: nothing is written in place.
+        exist, and updates to make from its results. `apart`: no operand is written over.
         """
         values = self.plan.graph.values
         outputs: list[Array] = []
@@ -351,8 +370,7 @@ class Run(RunValues):
             part, whole = place
             made.append((targets[position], whole))
             if (
-                apart
-                or any(overlap(part, loaded) for loaded in inputs)
+                any((shares if apart else overlap)(part, loaded) for loaded in inputs)
                 or _crowded(part, outputs)
                 or crosses_itself(part)  # the last write counts, in NumPy's order
             ):
@@ -367,17 +385,50 @@ class Run(RunValues):
             outputs.append(array)
         return outputs, pending, made, late
 
+    def launch_all(
+        self,
+        step: KernelStep,
+        shape: tuple[int, ...],
+        operands: list[Array | Moved],
+        outputs: list[Array],
+    ) -> int | Later:
+        """Start a kernel, box by box where it reads through maps of indices."""
+        if not any(isinstance(each, Moved) and len(each.parts) > 1 for each in operands):
+            return self.launch(step, shape, loaded(operands), outputs)
+        boxes = divided(shape, operands, outputs, apart=self.off_cpu)
+        if not boxes:
+            self.wait()
+            inputs = [self.gathered(each) if isinstance(each, Moved) else each for each in operands]
+            return self.launch(step, shape, inputs, outputs)
+        flags: int | Later = 0
+        count = len(operands)
+        for each in boxes:
+            own = self.launch(
+                step, each.shape, each.arrays[:count], each.arrays[count:], each.others
+            )
+            both = isinstance(flags, int) and isinstance(own, int)
+            flags = flags | own if both else program_tiers.Both(flags, own)  # type: ignore[operator]
+        return flags
+
+    def gathered(self, operand: Moved) -> Array:
+        """An operand in memory of its own, where a kernel would read it in too many boxes."""
+        found = self.empty(operand.shape, operand.dtype)
+        for start, part in operand.parts:
+            self.move(part, found[box(start, part.shape)])
+        return found
+
     def launch(
         self,
         step: KernelStep,
         shape: tuple[int, ...],
         inputs: list[Array],
         outputs: list[Array],
+        others: Others = (),
     ) -> int | Later:
         """Start a kernel on the present device; its exceptions, or the pending launch."""
         order = self.order(step, len(shape))
         lowered, program = program_tiers.select_program(
-            step, shape, inputs, outputs, order, self.device, self.refused
+            step, shape, inputs, outputs, order, self.device, self.refused, others
         )
         counters.kernel_begins(step, self, program.source)
         scalars = tuple([self.number(index) for index in step.scalars])

@@ -31,6 +31,7 @@ from lazyfuse.devices.base import (
 )
 from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.execution.moved import Others
 from lazyfuse.runtime.layout.strides import strides_kept, strides_over
 from lazyfuse.runtime.numerics import narrow_precision
 
@@ -87,17 +88,18 @@ def select_program(
     order: tuple[int, ...] | None,
     device: Device,
     refused: Callable[[KernelStep, str], None],
+    others: Others = (),
 ) -> tuple[Lowered, Program]:
     """A kernel lowered to these sizes and strides, and its program on a device.
 
     `refused` is called with the reason where the CPU's compiler refuses a kernel. Then blocked
     NumPy runs it.
     """
-    key = size_key(step, device, shape, inputs, outputs)
+    key = size_key(step, device, shape, inputs, outputs, others)
     found: Selected | None = step.selected.get(key)
     if found is None:
         kernel = narrow_precision.fitted(step.kernel, device.traits)
-        decide = partial(_lowered, kernel, shape, inputs, outputs, order)
+        decide = partial(_lowered, kernel, shape, inputs, outputs, order, others)
         if "numpy" in device.traits.languages:
             found = decide("numpy"), None
         else:
@@ -125,6 +127,7 @@ def size_key(
     shape: tuple[int, ...],
     inputs: list[Array],
     outputs: list[Array],
+    others: Others = (),
 ) -> tuple[Any, ...]:
     """The key of what a kernel keeps per geometry (`KernelStep.selected`)."""
     return (
@@ -133,6 +136,7 @@ def size_key(
         tuple([(array.shape, array.strides) for array in inputs]),
         tuple([array.strides for array in outputs]),
         step.domain_elements,
+        others,
     )
 
 
@@ -142,6 +146,7 @@ def _lowered(
     inputs: list[Array],
     outputs: list[Array],
     order: tuple[int, ...] | None,
+    others: Others,
     language: str,
 ) -> Lowered:
     rank = len(shape)
@@ -154,7 +159,8 @@ def _lowered(
         [strides_over(array, shape, rank) for array in outputs[:stores]]
         + [strides_kept(array, kernel.reduced, rank) for array in outputs[stores:]]
     )
-    lowered: Lowered = lowering(language)(kernel, shape, in_strides, out_strides, order)
+    named = {"others": others} if others else {}
+    lowered: Lowered = lowering(language)(kernel, shape, in_strides, out_strides, order, **named)
     return lowered
 
 

@@ -21,7 +21,8 @@ import numpy as np
 
 from lazyfuse.codegen.graph import interpret, references
 from lazyfuse.codegen.graph.linearize import Recording, Value
-from lazyfuse.codegen.graph.node import Memory, Node, source_line
+from lazyfuse.codegen.graph.moves import layout_of
+from lazyfuse.codegen.graph.node import Layout, Memory, Node, source_line
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.lowering.flag_slots import slots
 from lazyfuse.codegen.plan.lifetimes import shares
@@ -31,6 +32,9 @@ from lazyfuse.codegen.table.op import Op
 from lazyfuse.devices.base import Device, DeviceError, DeviceLost, Later
 from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.events import counters, decisions
+from lazyfuse.runtime.execution import known_exceptions, moved
+from lazyfuse.runtime.execution.known_exceptions import KnownExceptions
+from lazyfuse.runtime.execution.moved import Moved, as_array
 from lazyfuse.runtime.layout.strides import (
     around,
     arrange,
@@ -194,12 +198,24 @@ class RunValues:
 
     def array(self, index: int) -> Array:
         found = self.env[index]
+        if found is None and self.plan.graph.values[index].op is ops.INDEX:
+            found = self.env[index] = self.assembled(index)
         assert found is not None, "a step ran before its source"
         return found
 
-    def operand(self, index: int) -> Array:
+    def operand(self, index: int) -> Array | Moved:
         """A value in memory that the present device can read."""
+        if self.env[index] is None and self.plan.graph.values[index].op is ops.INDEX:
+            return moved.shown(self, index)
+        return self.loaded(index)
+
+    def loaded(self, index: int) -> Array:
+        """The array of a value, in memory that the present device can read."""
         return self.array(index)
+
+    def assembled(self, index: int) -> Array:
+        """What a map of indices shows, as an array of its own in host memory."""
+        return moved.assembled(self, index)
 
     def host(self, index: int) -> Array:
         """A value in memory that NumPy can read."""
@@ -243,9 +259,10 @@ class RunValues:
             index: size_of(self.shape(index)) * values[index].dtype.itemsize
             for step in self.plan.steps
             for index in step.writes
+            if values[index].op is not ops.INDEX
         }
         turns = (
-            ([taken[index] for index in step.writes], [taken[i] for i in last if i in taken])
+            ([taken[i] for i in step.writes if i in taken], [taken[i] for i in last if i in taken])
             for step, last in zip(self.plan.steps, self.plan.lifetimes.last, strict=True)
         )
         return sorted(at_most(turns).items())
@@ -266,7 +283,7 @@ class RunValues:
         if value.axes is not None:
             return arrange(picked(source, value.picks), value.axes, self.shape(index))
         perm = self.plan.graph.values[value.src[0]].perm
-        layout = self.nodes[value.origin].arg
+        layout = self.layout(index)
         return window(self.packed(source, perm), layout)
 
     def packed(self, array: Array, perm: tuple[int, ...] | None) -> Array:
@@ -274,6 +291,15 @@ class RunValues:
         if not is_dense(array, perm):
             self.wait()
         return flat_memory(array, perm)
+
+    def layout(self, index: int) -> Layout:
+        """The layout of a view or an update in the memory of its source."""
+        value = self.plan.graph.values[index]
+        node = self.nodes[value.origin]
+        if value.piece < 0:
+            found: Layout = node.arg
+            return found
+        return layout_of(node.arg.pieces[value.piece], node.shape, node.perm)
 
     def joined(self, index: int, old: Array) -> Array | None:
         """Where update `index` writes if the kernel at hand also makes `old`; None: only after it.
@@ -286,7 +312,7 @@ class RunValues:
         flat = flat_memory(old, self.plan.graph.values[index].perm)
         if not np.may_share_memory(flat, old):
             return None
-        return window(flat, self.nodes[self.plan.graph.values[index].origin].arg)
+        return window(flat, self.layout(index))
 
     def target(self, index: int) -> tuple[Array, Array]:
         """Where update `index` writes, and the whole array that results from it.
@@ -296,7 +322,7 @@ class RunValues:
         value = self.plan.graph.values[index]
         before = value.src[0]
         old = self.array(before)
-        layout = self.nodes[value.origin].arg
+        layout = self.layout(index)
         flat = self.packed(old, value.perm)
         if self.may_overwrite(index, before, old) and np.may_share_memory(flat, old):
             return window(flat, layout), old
@@ -379,12 +405,33 @@ class RunValues:
         if fp_flags.is_clear(bits, operations):
             raised = fp_flags.attributed(bits, operations)
         else:
-            raised = self.asked(step, bits, sources or {}, outputs)
+            known = known_exceptions.at(step.known, fp_flags.place_of(self.nodes_of(step)))
+            if self.is_known(known, bits):
+                return
+            raised = self.asked(step, bits, sources or {}, outputs, known)
         for index, own in zip(step.in_order, raised, strict=True):
             self.note_raised(index, own)
 
+    def is_known(self, known: KnownExceptions, bits: int) -> bool:
+        """Whether nothing is to be told, as far as the reference interpreter was asked before."""
+        for index, own in known.raised.items():
+            op = self.plan.graph.values[index].op
+            if fp_flags.minded(bits & own, [(op, node) for node in self.recorded(index)]):
+                known.runs = 0
+                return False
+        if not known.suffices(bits):
+            return False
+        if known_exceptions.is_due(known.runs + 1):
+            self.plan.keeping = max(self.plan.keeping, 2)  # this run and the next
+        return True
+
     def asked(
-        self, step: KernelStep, bits: int, sources: dict[int, Array], outputs: Sequence[Array]
+        self,
+        step: KernelStep,
+        bits: int,
+        sources: dict[int, Array],
+        outputs: Sequence[Array],
+        known_here: KnownExceptions,
     ) -> list[int]:
         """What each operation of a kernel has raised, by the reference interpreter.
 
@@ -395,7 +442,7 @@ class RunValues:
         kept = {i: x for i, x in sources.items() if not any(shares(x, out) for out in outputs)}
         lost = len(kept) < len(step.reads)
         counters.totals.decisions[decisions.LOST_OPERANDS] += lost
-        if lost or self.plan.keeping:
+        if (lost or self.plan.keeping) and known_here.are_fresh:
             self.plan.keeping = KEEPING  # it may go on raising them
         found: dict[int, int] = {}
         known = {**kept, **self.members(step, sources=kept, conditions=found, stored=stored)}
@@ -404,6 +451,7 @@ class RunValues:
             if index not in found:
                 found[index] = left & self.possible(index, known, stored.get(index))
                 left &= ~found[index]
+        known_here.add(bits, found)
         return [found.get(index, 0) for index in step.in_order]
 
     def possible(self, index: int, known: Mapping[int, Array], result: Array | None) -> int:
@@ -463,7 +511,7 @@ class RunValues:
 
     def sources_of(self, step: KernelStep) -> dict[int, Array] | None:
         """The operands of a kernel, if the reference interpreter can check it after it has run."""
-        return {index: self.operand(index) for index in step.reads}
+        return {index: as_array(self.operand(index)) for index in step.reads}
 
     def members(
         self,

@@ -127,5 +127,5 @@ def store_target(
     if spare_loads(run, part, inputs):
         return part, whole
     value = run.plan.graph.values[index]
-    found = swap_buffers(run, whole, value.perm, run.nodes[value.origin].arg, inputs)
+    found = swap_buffers(run, whole, value.perm, run.layout(index), inputs)
     return (part, whole) if found is None else found

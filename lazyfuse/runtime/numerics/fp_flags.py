@@ -100,6 +100,12 @@ def minded(bits: int, operations: Sequence[tuple[Op, Node]]) -> int:
     return found
 
 
+def place_of(nodes: Sequence[Node]) -> Any:
+    """The code that recorded operations, and the filters that it had."""
+    where = nodes[0].location
+    return None if where is None else where[0], _filters(where).entries
+
+
 def attributed(bits: int, operations: Sequence[tuple[Op, Node]]) -> list[int]:
     """For each operation the exceptions among `bits` that it is the first to be able to raise."""
     found = []
@@ -176,7 +182,7 @@ def _way(bit: int, state: str, where: Any, now: bool = False) -> str:
 
 
 def _is_due(bit: int, state: str, text: str, op: Op, node: Node) -> bool:
-    """Whether anybody would notice an exception of an operation."""
+    """Whether the program would be told of an exception of an operation."""
     way = _way(bit, state, node.location)
     if way != "warn":
         return way != "ignore"

@@ -74,7 +74,7 @@ def run(run: Run, index: int) -> Array | None:
     if run.assigned_device.memory is None:
         run.wait()  # pending launches may fail and be repeated on another device
     found = perform(
-        node, run.assigned_device, work, (run.operand(source) for source in value.src), run.abandon
+        node, run.assigned_device, work, (run.loaded(source) for source in value.src), run.abandon
     )
     if found is None:
         return None

@@ -241,9 +241,9 @@ class _Copies:
     def follow_single(self, step: SingleStep) -> None:
         """A view stays on the device of its memory; every other single step runs on the host."""
         sources = self.geometry.values[step.index].src
-        if self.geometry.values[step.index].op is ops.VIEW:
+        if self.geometry.values[step.index].op in ops.PLACES:
             for place in (self.here, self.there):
-                if sources[0] in place:
+                if place.issuperset(sources):
                     place.add(step.index)
             return
         for index in sources:

@@ -154,7 +154,7 @@ def _walk(
         if known is not None and id(each) in known:
             continue
         op = each.op
-        if op.kind not in _ARITHMETIC and op is not ops.VIEW:
+        if op.kind not in _ARITHMETIC and op not in ops.PLACES:
             return False
         for source in each.src:
             key = id(source)

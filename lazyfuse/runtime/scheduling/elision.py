@@ -32,6 +32,7 @@ from lazyfuse import config
 from lazyfuse.codegen.graph import references
 from lazyfuse.codegen.graph.linearize import Recording
 from lazyfuse.codegen.graph.node import Memory, Node
+from lazyfuse.codegen.rewrite.passes import MOVED_COST
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.events import counters
@@ -256,9 +257,13 @@ def _choose_cheap(recording: Recording, written: Collection[int]) -> Choice | No
     nodes = recording.nodes
     elided = []
     pending, operands = set[int](), set[int]()
+    shown = _shown_only(recording)
     for at in _candidates(recording, written):
-        room = nodes[at].dtype.itemsize * prod(nodes[at].shape) // SMALLER
-        below = _below(nodes[at], (), ("map", "reduce"), room)
+        room = nodes[at].dtype.itemsize * prod(nodes[at].shape)
+        if times := shown.get(id(nodes[at])):
+            below = _below(nodes[at], (), ("map",), room, MOVED_COST / times)
+        else:
+            below = _below(nodes[at], (), ("map", "reduce"), room // SMALLER)
         if below is not None:
             elided.append(at)
             pending |= below[0]
@@ -267,6 +272,22 @@ def _choose_cheap(recording: Recording, written: Collection[int]) -> Choice | No
         return None
     found = tuple(elided)
     return Choice(CHEAP, found, found, *_positions(nodes, pending, operands))
+
+
+def _shown_only(recording: Recording) -> dict[int, int]:
+    """How often values are shown by maps of indices and views that no name holds, for those that
+    nothing else reads: the kernels that read these compute the value where it is shown.
+    """
+    shown: dict[int, int] = {}
+    read = set[int]()
+    for node, held in zip(recording.nodes, recording.held, strict=True):
+        if node.value is None and node.resident is None:
+            for source in set(node.src):
+                if node.op is ops.INDEX or (node.op is ops.VIEW and not held):
+                    shown[id(source)] = shown.get(id(source), 0) + 1
+                else:
+                    read.add(id(source))
+    return {key: times for key, times in shown.items() if key not in read}
 
 
 def _watch(state: PerSize, recording: Recording, roots: Sequence[Node]) -> Elision:
@@ -331,20 +352,26 @@ Below = tuple[set[int], set[int]]
 exist."""
 
 
-def _below(root: Node, written: Collection[int], kinds: Sequence[str], room: float) -> Below | None:
+def _below(
+    root: Node,
+    written: Collection[int],
+    kinds: Sequence[str],
+    room: float,
+    additions: float = MAX_COST,
+) -> Below | None:
     """What is below a value; None if it costs too much to rematerialise or may get other bits.
 
     Operations of `kinds` make it from operands of at most `room` bytes: values that exist or that
     the run writes.
     """
-    cost, most = 0.0, MAX_COST * prod(root.shape)
+    cost, most = 0.0, additions * prod(root.shape)
     pending, operands = {id(root)}, set[int]()
     stack = [root]
     while stack:
         node = stack.pop()
         if not _repeats(node):
             return None
-        if node.op is not ops.VIEW:
+        if node.op not in ops.PLACES:
             domain = node.src[0].shape if node.op.kind == "reduce" else node.shape
             cost += node.op.cost * prod(domain)
         for source in node.src:
@@ -355,8 +382,8 @@ def _below(root: Node, written: Collection[int], kinds: Sequence[str], room: flo
                 return None
             if source.value is not None or identity in written:
                 operands.add(identity)
-                room -= source.dtype.itemsize * prod(source.shape)
-            elif source.op.kind in kinds or source.op in (ops.VIEW, ops.FULL):
+                room -= source.dtype.itemsize * prod(source.shape) if source.shape else 0
+            elif source.op.kind in kinds or source.op in (*ops.PLACES, ops.FULL):
                 pending.add(identity)
                 stack.append(source)
             else:

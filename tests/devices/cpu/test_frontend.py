@@ -133,7 +133,7 @@ def test_signs_have_numbas_types(kind: type[ast.unaryop], theirs: Any) -> None:
 
 def run(code: bytes, arrays: tuple[Any, ...], scalars: tuple[Any, ...]) -> int:
     """Call a program of `map_source` on contiguous arrays; its flags."""
-    loaded = object_code.load(code, object_code.ENTRY)
+    loaded = object_code.load(code, object_code.ENTRY, fresh=True)
     meta = [N]
     for array in arrays:
         meta += [array.ctypes.data, 1]

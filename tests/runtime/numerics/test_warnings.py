@@ -219,3 +219,22 @@ def test_once_per_line_counts_for_the_module() -> None:
             with config.options(plan_after=0):
                 float((1 / lf.zeros(size))[0])
     assert len(found) == 1
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_a_power_of_one_half_is_a_root_and_named_a_power(dtype: str) -> None:
+    values = np.resize(np.array([-np.inf, -0.0, 4.0, -1.0, np.nan], dtype), N)
+    half = np.dtype(dtype).type(0.5)
+
+    def program(xp: Any) -> Any:
+        x = xp.array(values)
+        y = x + 0
+        y **= half
+        found = [xp.power(x, 2.0), xp.power(x, 0.5), xp.power(x, half), x**half, x**0.5, y]
+        return xp.stack(found)[:, :10]
+
+    found, expected = _both(program)
+    assert found == expected
+    assert len(found) == 5
+    with np.errstate(all="ignore"), config.options(plan_after=0):
+        assert np.asarray(program(lf)).tobytes() == program(np).tobytes()

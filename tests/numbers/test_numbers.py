@@ -22,8 +22,8 @@ import pytest
 import lazyfuse
 from tests import campaign, reached
 from tests.campaign import rounds
+from tests.numbers.number_programs import Numbers, Other, shown, text_of, tools
 from tests.programs.compare import Difference, code_of, complain, failure
-from tests.programs.number_programs import Numbers, Other, shown, text_of, tools
 
 pytestmark = campaign.TIMEOUT
 
@@ -92,7 +92,7 @@ def test_numbers_that_leave_are_numpys(seeds: range, plan_after: int) -> None:
 PROGRAM = """\
 import random, sys, warnings
 import {module} as np
-from tests.programs.number_programs import Numbers, Other, shown, tools as make_tools
+from tests.numbers.number_programs import Numbers, Other, shown, tools as make_tools
 warnings.simplefilter("ignore")
 def keep(*values, **named):
     print(shown((*values, *named.values())))

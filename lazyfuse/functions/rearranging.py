@@ -1,0 +1,277 @@
+"""As NumPy's functions that show elements of an array again or elsewhere: `pad`, `tile`, `insert`,
+`delete`, `resize`, `diag`, `gradient`.
+
+Each is a map of indices, made of segments along its axes (moving.py). What they do not take goes to
+NumPy's own code, whose steps are recorded (decompositions.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.arrays import methods
+from lazyfuse.arrays.ndarray import concrete_value, geometry, ndarray
+from lazyfuse.arrays.operators import dtype_of
+from lazyfuse.arrays.storage import CANONICAL
+from lazyfuse.codegen.graph.shapes import normalize_axes, normalize_axis, size_of
+from lazyfuse.functions import decompositions, elementwise
+from lazyfuse.functions.creation import asarray
+from lazyfuse.functions.moving import (
+    MOST_PIECES,
+    Segment,
+    along_axes,
+    along_axis,
+    between,
+    filled,
+    padded,
+    recorded,
+    repeated,
+    without,
+)
+from lazyfuse.interop import fallback
+from lazyfuse.registry import OURS, THEIRS, dress
+from lazyfuse.runtime.layout.meta_arrays import keep_order
+from lazyfuse.runtime.scheduling.eager_rules import small
+
+MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
+WIDE = 1024  # a wider border is NumPy's: its places are found one by one
+_WHOLE = (int, np.integer)
+_NUMBERS = (int, float, complex, np.number, np.bool_)
+
+
+def _numpys(theirs: Any) -> Callable[..., Any]:
+    """NumPy's function on values."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return fallback.run(theirs, theirs.__name__, args, kwargs)
+
+    return call
+
+
+def _replaces(
+    theirs: Any, rest: Callable[[Any], Callable[..., Any]] = _numpys
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: the function below serves what it can, and returns None for the rest.
+
+    `rest` says who does that: NumPy, or NumPy's code, decomposed.
+    """
+    followed = rest(theirs)
+
+    def register(serve: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            a = args[0] if args else None
+            if type(a) is ndarray and _is_worth_it(a):
+                try:
+                    found = serve(*args, **kwargs)
+                except TypeError:  # NumPy says what is wrong with the arguments
+                    found = None
+                if found is not None:
+                    return found
+            return followed(*args, **kwargs)
+
+        dress(call, theirs)
+        OURS[theirs] = call
+        THEIRS[call] = theirs
+        return call
+
+    return register
+
+
+def _is_worth_it(a: ndarray) -> bool:
+    """Whether an array is recorded, of numbers, and large."""
+    if concrete_value(a) is not None or dtype_of(a) not in CANONICAL:
+        return False
+    shown = geometry(a)
+    return shown.ndim > 0 and shown.size > 0 and not small(shown.size)
+
+
+def _order(shown: Any) -> tuple[int, ...] | None:
+    """The memory order of new arrays of NumPy's: Fortran's for arrays in that order alone."""
+    return tuple(reversed(range(shown.ndim))) if shown.flags.fnc else None
+
+
+def _count(segments: Sequence[Sequence[Segment]]) -> int:
+    return size_of(tuple([len(each) for each in segments]))
+
+
+@_replaces(np.pad, decompositions.decompose)
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
+    """As `numpy.pad`."""
+    if not isinstance(mode, str) or mode not in MODES or isinstance(pad_width, dict):
+        return None
+    number = kwargs.pop("constant_values", 0) if mode == "constant" else 0
+    if kwargs or not isinstance(number, _NUMBERS):
+        return None
+    if isinstance(number, (complex, np.complexfloating)) and dtype_of(array).kind != "c":
+        return None  # NumPy warns of it for each side
+    shown = geometry(array)
+    try:
+        widths = np.broadcast_to(np.asarray(pad_width), (shown.ndim, 2))
+    except ValueError:
+        return None
+    if widths.dtype.kind not in "iu" or widths.min() < 0:
+        return None
+    if widths.max() > WIDE:
+        return None
+    pairs = [(int(before), int(after)) for before, after in widths]
+    segments = [padded(n, pair, mode) for n, pair in zip(shown.shape, pairs, strict=True)]
+    if _count(segments) > MOST_PIECES:
+        return None
+    shape = tuple([n + sum(pair) for n, pair in zip(shown.shape, pairs, strict=True)])
+    pieces = along_axes(segments)
+    dtype = dtype_of(array)
+    if mode != "constant":
+        return recorded((array,), pieces, shape, dtype, _order(shown))
+    value = np.empty(1, dtype)
+    value[...] = number  # warns and raises as NumPy's assignment does
+    sources = (array, value.reshape(()))
+    return recorded(sources, filled(pieces, len(shape)), shape, dtype, _order(shown))
+
+
+@_replaces(np.tile, decompositions.decompose)
+def tile(A: Any, reps: Any) -> Any:  # noqa: N803  # NumPy's name
+    """As `numpy.tile`."""
+    times = (reps,) if isinstance(reps, _WHOLE) else tuple(reps)
+    if not all(isinstance(each, _WHOLE) for each in times) or min(times, default=0) < 1:
+        return None
+    shown = geometry(A)
+    if len(times) > shown.ndim:
+        A = methods.reshape(A, (1,) * (len(times) - shown.ndim) + shown.shape)  # noqa: N806
+        shown = geometry(A)
+    turns = (1,) * (shown.ndim - len(times)) + tuple([int(each) for each in times])
+    segments = [repeated(n, each) for n, each in zip(shown.shape, turns, strict=True)]
+    if _count(segments) > MOST_PIECES or max(turns) == 1:
+        return None
+    shape = tuple([n * each for n, each in zip(shown.shape, turns, strict=True)])
+    return recorded((A,), along_axes(segments), shape, dtype_of(A))
+
+
+def _places(obj: Any, length: int) -> list[int] | None:
+    """The few places that an argument names, not negative; None where NumPy is to look at it."""
+    if isinstance(obj, slice):
+        found = list(range(*obj.indices(length))[: MOST_PIECES + 1])
+    elif isinstance(obj, _WHOLE) and not isinstance(obj, bool):
+        found = [int(obj)]
+    elif type(obj) is list and all(type(each) is int for each in obj):
+        found = obj
+    else:
+        return None
+    few = 0 < len(found) < MOST_PIECES and all(-length <= each < length for each in found)
+    return [each % length for each in found] if few else None
+
+
+def _one_axis(arr: Any, axis: Any) -> tuple[Any, int]:
+    """The array and its axis that `insert` and `delete` work on."""
+    if axis is None:
+        return methods.ravel(arr), 0
+    return arr, normalize_axis(axis, geometry(arr).ndim)
+
+
+@_replaces(np.delete)
+def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
+    """As `numpy.delete`."""
+    arr, axis = _one_axis(arr, axis)
+    shown = geometry(arr)
+    places = _places(obj, shown.shape[axis])
+    if places is None:
+        return None
+    segments = without(shown.shape[axis], sorted(set(places)))
+    shape = _lengthened(shown.shape, axis, -len(set(places)))
+    pieces = along_axis(segments, shape, axis)
+    return recorded((arr,), pieces, shape, dtype_of(arr), _order(shown)) if pieces else None
+
+
+def _lengthened(shape: Any, axis: int, by: int) -> tuple[int, ...]:
+    return tuple([n + by if at == axis else n for at, n in enumerate(shape)])
+
+
+@_replaces(np.diag, decompositions.decompose)
+def diag(v: Any, k: Any = 0) -> Any:
+    """As `numpy.diag`."""
+    shown = geometry(v)
+    if shown.ndim != 1 or not isinstance(k, _WHOLE):
+        return None
+    k, size = int(k), shown.size + abs(int(k))
+    before = max(-k, 0)
+    segments = padded(shown.size, (before, size - before - shown.size), "constant")
+    zero = np.zeros((), dtype_of(v))
+    column = recorded((v, zero), filled(along_axes([segments]), 1), (size,), dtype_of(v))
+    place = np.arange(size)
+    return elementwise.where(asarray(place[:, None] + k) == place, column[:, None], zero)
+
+
+@_replaces(np.gradient, decompositions.decompose)
+def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> Any:
+    """As `numpy.gradient`: by one formula, whose neighbours are the elements themselves at ends."""
+    shown, dtype = geometry(f), dtype_of(f)
+    if dtype.kind not in "fc" or edge_order != 1 or min(shown.shape) < 2:
+        return None
+    axes = normalize_axes(axis, shown.ndim) if axis is None or isinstance(axis, int) else ()
+    steps = varargs * len(axes) if len(varargs) == 1 else varargs or (1.0,) * len(axes)
+    if len(steps) != len(axes) or not axes or not {*map(type, steps)} <= {int, float}:
+        return None
+    found = []
+    for at, step in zip(axes, steps, strict=True):
+        n = shown.shape[at]
+        ends = [(0, 1, 0, 0), (1, n - 2, 1, 0), (n - 1, 1, 0, 0)]
+        sides = []
+        for first in ([(0, n - 1, 1, 1), (n - 1, 1, n - 1, 0)], [(0, 1, 0, 0), (1, n - 1, 0, 1)]):
+            pieces = along_axis(first, shown.shape, at)
+            sides.append(recorded((f,), pieces, shown.shape, dtype, keep_order(shown)))
+        widths = np.array([step, 2.0 * step], np.float64).astype(dtype)
+        shape = tuple([n if each == at else 1 for each in range(shown.ndim)])
+        pieces = along_axis(ends, shape, at)
+        pieces = [
+            each._replace(source=each.first[at], first=(), steps=((-1, 0),) * shown.ndim)
+            for each in pieces
+        ]
+        over = recorded((widths[0], widths[1]), pieces, shape, dtype)
+        found.append((sides[0] - sides[1]) / over)
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+@_replaces(np.ediff1d)
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    """As `numpy.ediff1d`."""
+    if to_end is not None or to_begin is not None:
+        return None
+    flat = methods.ravel(ary)
+    return flat[1:] - flat[:-1]
+
+
+@_replaces(np.insert)
+def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
+    """As `numpy.insert`."""
+    if not isinstance(values, _NUMBERS):
+        return None
+    arr, axis = _one_axis(arr, axis)
+    shown, dtype = geometry(arr), dtype_of(arr)
+    length = shown.shape[axis]
+    places = [length] if type(obj) is int and obj == length else _places(obj, length)
+    if places is None:
+        return None
+    places = [place + at for at, place in enumerate(sorted(places))]
+    value = np.empty(1, dtype)
+    value[...] = values
+    shape = _lengthened(shown.shape, axis, len(places))
+    pieces = filled(along_axis(between(length, places), shape, axis), len(shape))
+    return recorded((arr, value.reshape(())), pieces, shape, dtype, _order(shown))
+
+
+@_replaces(np.resize, decompositions.decompose)
+def resize(a: Any, new_shape: Any) -> Any:
+    """As `numpy.resize`."""
+    shape = (new_shape,) if isinstance(new_shape, _WHOLE) else tuple(new_shape)
+    shape = tuple([int(n) for n in shape])
+    if min(shape, default=0) < 1:
+        return None
+    flat = methods.ravel(a)
+    size, wanted = geometry(flat).size, size_of(shape)
+    segments = [(low, min(size, wanted - low), 0, 1) for low in range(0, wanted, size)]
+    if len(segments) > MOST_PIECES:
+        return None
+    found = recorded((flat,), along_axes([segments]), (wanted,), dtype_of(a))
+    return methods.reshape(found, shape)
