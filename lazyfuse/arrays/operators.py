@@ -411,9 +411,7 @@ def record_inplace(spec: Spec, self: ndarray, other: Any) -> Any:
     node = self._node
     perm = node.perm if node is not None else keep_order(self._view)
     result = Node(op, nodes, loop, shape, loop.out, perm, caller())
-    if op is _POWER:
-        result = root(result, other)
-    write_node(self, cast_node(result, dtype))
+    write_node(self, cast_node(root(result, other) if op is _POWER else result, dtype))
     return self
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import lazyfuse as lf
 from lazyfuse import config
+from lazyfuse.runtime.execution.run_values import RunValues
 from tests.helpers.compare import both
 from tests.helpers.states import recording_all
 
@@ -238,3 +239,34 @@ def test_a_power_of_one_half_is_a_root_and_named_a_power(dtype: str) -> None:
     assert len(found) == 5
     with np.errstate(all="ignore"), config.options(plan_after=0):
         assert np.asarray(program(lf)).tobytes() == program(np).tobytes()
+
+
+def test_products_of_complex_numbers_warn_as_numpys_contracted_ones() -> None:
+    parts = [0.0, 1.0, 1e200, 1e308, np.inf, np.nan]
+    numbers = [complex(x, y) for x in parts for y in parts]
+
+    def program(xp: Any, first: complex, second: complex) -> Any:
+        x, y = (np.full(40_000, 1 + 1j) for _ in "xy")
+        x[7], y[7] = first, second
+        return xp.array(x) * xp.array(y)
+
+    for first in numbers[::2]:
+        for second in numbers[1::3]:
+            found, expected = _both(lambda xp, a=first, b=second: program(xp, a, b))  # type: ignore
+            assert found == expected
+
+
+def test_comparisons_of_nan_are_not_interpreted_in_every_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+    members = RunValues.members
+    monkeypatch.setattr(
+        RunValues, "members", lambda self, *a, **k: asked.append(1) or members(self, *a, **k)
+    )
+    x = lf.array(np.where(np.arange(200_000) % 1000 == 0, np.nan, 1.0))
+    with config.options(plan_after=0), warnings.catch_warnings():
+        warnings.simplefilter("default")
+        for _ in range(100):
+            np.asarray(lf.sqrt(x - 2) + lf.where(x > 0, x * 2, x + 1))
+    assert 1 <= len(asked) <= 20

@@ -3,7 +3,7 @@
 A program is the text of a function `program(np, data, turn)` with a statement a line. Its arrays
 hold zeros, infinities, NaN, and the largest and smallest numbers. What it gives is `told`: each
 warning and each call of the error state's handler, with words and line, and the class of an
-exception that ended it. `python -m tests.programs.warning_programs JSON` runs seeds in a process
+exception that ended it. `python -m tests.helpers.warning_programs JSON` runs seeds in a process
 of their own.
 """
 
@@ -68,7 +68,10 @@ STATEMENTS = {
     "G": ["f = <G>", "g = <G>", "f *= <T>", "g += <G>", "f /= <G>"],
     "E": ["h = <E>", "k = <E>", "h += <E>", "h *= <E>"],
     "I": ["i = <I>", "j = <I>", "i += <I>", "i //= <N>", "j %= <I>"],
-    "Z": ["z = <Z>", "w = <Z>", "z += <Z>", "z *= <Z>", "z -= <Z>"],
+    # no `z *= <Z>`: it overflows within some turns. NumPy contracts products of complex numbers,
+    # kernels do not, so that a part is infinite in one and NaN in the other (docs/exactness.md:
+    # inexact), and what follows warns of other things.
+    "Z": ["z = <Z>", "w = <Z>", "z += <Z>", "z -= <Z>"],
     "R": ["r = <R>", "s = float(abs(<R>))", "a = a + <R>.real.astype('f8')"],
 }  # fmt: skip
 STATES = (

@@ -36,9 +36,9 @@ def run(seeds: range, folder: Path, variables: dict[str, str], turns: list[int])
     plain = {k: v for k, v in os.environ.items() if not k.startswith("LAZYFUSE_")}
     asked = {"from": seeds.start, "to": seeds.stop, "turns": turns, "structures": STRUCTURES}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.programs.warning_programs", json.dumps(asked)],
+        [sys.executable, "-m", "tests.helpers.warning_programs", json.dumps(asked)],
         env={**plain, "LAZYFUSE_CACHE_DIR": str(folder), **variables},
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,
         check=False,
