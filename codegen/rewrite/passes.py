@@ -337,9 +337,8 @@ def _sunk_move(value: Value, builder: _Builder, cheap: set[int], done: dict[int,
     if not carried or set(value.src) != {at} or len(done) > MOVED_LENGTH or not through:
         done[at] = builder.add(value)
         return done[at]
-    if (
-        not alike and value.axes is None
-    ):  # the operands lie in other ways: only the indices say what is shown
+    if not alike and (value.axes is None or inner):
+        # the operands lie in other ways than the result: only the indices say what is shown
         value = replace(value, op=ops.INDEX, axes=None, even=False)
     src = []
     for source in below.src:

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import InvalidStateError
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -173,7 +174,7 @@ def test_signals_at_any_moment(seeds: range) -> None:
                 signal.setitimer(signal.ITIMER_REAL, random.Random(seed).random() * 0.06 + 1e-4)
                 float(x.sum())
                 signal.setitimer(signal.ITIMER_REAL, 0)
-            except Interrupt:
+            except (Interrupt, InvalidStateError):  # between two steps of Dask's own future
                 met += 1
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)

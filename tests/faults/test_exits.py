@@ -129,7 +129,9 @@ def _run(folder: Path, seed: int, found: collections.Counter[str]) -> None:
     texts = [(draw.choice(_PLACES), _text(draw)) for _ in range(OBJECTS)]
     before = [_text(draw) for _ in range(draw.choice((0, 0, 1, 4)))]
     before *= draw.choice((1, 3))
-    plans, threads = draw.random() < 0.5, draw.choice((0, 0, 1, 3))
+    # no daemon threads: one that dies in the middle of an import keeps Python's own lock, or half a
+    # module of ours (some one in forty such programs hung or failed)
+    plans, threads = draw.random() < 0.5, 0
     settings = {"plans": plans, "before": before, "threads": threads}
     (folder / "exit_holder.py").write_text("")
     program = folder / "program.py"
@@ -143,11 +145,9 @@ def _run(folder: Path, seed: int, found: collections.Counter[str]) -> None:
     said = [line.split("\t") for line in done.stdout.splitlines()]
     for number, outcome, _ in said:
         assert outcome == "right", f"{what}, {texts[int(number)]}: {outcome}"
-    # what a daemon thread keeps is never finalised, with NumPy as well
-    assert len(said) == OBJECTS or (threads and len(said) > OBJECTS // 4), what
+    assert len(said) == OBJECTS, what
     found.update(moment for *_, moment in said)
     found["objects"] += len(said)
-    found["with daemon threads"] += len(said) * bool(threads)
     found["with plans"] += len(said) * plans
     found["nothing evaluated before"] += len(said) * (not before)
 
