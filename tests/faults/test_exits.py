@@ -1,9 +1,10 @@
-"""Programs that compute when they end: finalisers, functions of `atexit`, daemon threads.
+"""Programs that compute when they end: finalisers and functions of `atexit`.
 
 Each process has many objects whose finalisers compute a random expression each. They are found in
 different moments of the interpreter's end: by `atexit`, by the collector, when modules go. Before,
-the program has evaluated nothing or something, and daemon threads compute until they are no more.
-Each value is NumPy's, the process ends with 0, says nothing else, and does not wait for ever.
+the program has evaluated nothing or something. Each value is NumPy's, the process ends with 0, says
+nothing else, and does not wait for ever. No daemon threads compute meanwhile: one that dies in the
+middle of an import keeps Python's own lock, or half a module of ours.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import numpy
 import lazyfuse
 import exit_holder
 
-PLANS, TEXTS, BEFORE, THREADS = {plans!r}, {texts!r}, {before!r}, {threads!r}
+PLANS, TEXTS, BEFORE = {plans!r}, {texts!r}, {before!r}
 if PLANS:
     lazyfuse.options(plan_after=0)
 X = numpy.arange(60_000) * 1e-3 - 7.0
@@ -56,7 +57,6 @@ class Last:
         got = float(value(np, self.code, self.x, self.y))
         outcome = "right" if got == self.want else f"{{got!r}} for {{self.want!r}}"
         moment = "ending" if sys.is_finalizing() else "running"
-        # in one piece, beside other threads
         say(f"{{self.number}}\\t{{outcome}}\\t{{moment}}\\n", end="", flush=True)
 
     __del__ = compute
@@ -79,16 +79,6 @@ for number, (where, text) in enumerate(TEXTS):
     elif where == "atexit":
         atexit.register(lambda last: None, last)
     del last
-
-
-def work(texts, np=lazyfuse):
-    while True:
-        for text in texts:
-            float(value(np, text, np.array(X), np.array(Y)))
-
-
-for _ in range(THREADS):
-    threading.Thread(target=work, args=([text for _, text in TEXTS[:3]],), daemon=True).start()
 """
 
 _LEAVES = ("x", "y", "x", "y", "x[::-1]", "3.0", "(y - 0.5)")
@@ -129,10 +119,8 @@ def _run(folder: Path, seed: int, found: collections.Counter[str]) -> None:
     texts = [(draw.choice(_PLACES), _text(draw)) for _ in range(OBJECTS)]
     before = [_text(draw) for _ in range(draw.choice((0, 0, 1, 4)))]
     before *= draw.choice((1, 3))
-    # no daemon threads: one that dies in the middle of an import keeps Python's own lock, or half a
-    # module of ours (some one in forty such programs hung or failed)
-    plans, threads = draw.random() < 0.5, 0
-    settings = {"plans": plans, "before": before, "threads": threads}
+    plans = draw.random() < 0.5
+    settings = {"plans": plans, "before": before}
     (folder / "exit_holder.py").write_text("")
     program = folder / "program.py"
     program.write_text(PROGRAM.format(texts=texts, **settings))
