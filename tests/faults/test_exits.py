@@ -219,6 +219,13 @@ print("ended")
 
 
 def test_a_sub_interpreter_computes(tmp_path: Path) -> None:
+    """Where NumPy does: in Python 3.12.1 its own import fails there."""
+    begins = SUB_INTERPRETER.index("import warnings")
+    ends = SUB_INTERPRETER.index("''')")
+    alone = f"{SUB_INTERPRETER[:begins]}import numpy\n{SUB_INTERPRETER[ends:]}"
+    done = subprocess.run([sys.executable, "-c", alone], capture_output=True, timeout=SECONDS)
+    if done.returncode:
+        pytest.skip("NumPy itself is not imported in a sub-interpreter here")
     assert _said(SUB_INTERPRETER, tmp_path) == "computed\nended"
 
 
