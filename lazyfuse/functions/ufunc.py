@@ -137,11 +137,11 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
 
     def _remember(self, operands: Sequence[Any], node: Node) -> None:
         """Keep the loop of a recorded call for the fast path of later calls."""
+        if node.op is TABLE["power"]:
+            return  # a number as an exponent may ask for a root; NumPy's have the keys of arrays
         if self._rows == (node.op,) and self.nin <= 2 and type(node.arg) is promotion.Loop:
             keys = tuple([operand_key(x) for x in operands])
-            # a number as an exponent may ask for a root
-            weak = type(operands[-1]) in WEAK and node.op is not TABLE["power"]
-            if type(operands[-1]) in array.OURS or weak:
+            if type(operands[-1]) in array.OURS or type(operands[-1]) in WEAK:
                 self._loops[keys[0] if self.nin == 1 else keys] = node.arg
 
     def now(self, *args: Any) -> Any:

@@ -241,6 +241,15 @@ def test_a_power_of_one_half_is_a_root_and_named_a_power(dtype: str) -> None:
         assert np.asarray(program(lf)).tobytes() == program(np).tobytes()
 
 
+def test_a_power_of_one_half_is_a_root_after_powers_of_arrays() -> None:
+    """What a call of arrays has found out holds for NumPy's numbers of that dtype not."""
+    values, halves = np.full(N, -np.inf, "f4"), np.full(N, 0.5, "f4")
+    with np.errstate(all="ignore"), config.options(plan_after=0):
+        for _ in range(2):
+            assert np.isposinf(np.asarray(lf.power(lf.array(values), lf.array(halves)))).all()
+        assert np.isnan(np.asarray(lf.power(lf.array(values), np.float32(0.5)))).all()
+
+
 def test_products_of_complex_numbers_warn_as_numpys_contracted_ones() -> None:
     parts = [0.0, 1.0, 1e200, 1e308, np.inf, np.nan]
     numbers = [complex(x, y) for x in parts for y in parts]
