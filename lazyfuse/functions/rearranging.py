@@ -34,6 +34,7 @@ from lazyfuse.functions.moving import (
 from lazyfuse.interop import fallback
 from lazyfuse.registry import OURS, THEIRS, dress
 from lazyfuse.runtime.layout.meta_arrays import keep_order
+from lazyfuse.runtime.scheduling.compound_calls import as_one
 from lazyfuse.runtime.scheduling.eager_rules import small
 
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
@@ -61,6 +62,8 @@ def _replaces(
     followed = rest(theirs)
 
     def register(serve: Callable[..., Any]) -> Callable[..., Any]:
+        serve = as_one(serve)
+
         def call(*args: Any, **kwargs: Any) -> Any:
             a = args[0] if args else None
             if type(a) is ndarray and _is_worth_it(a):
