@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.campaign import TIMEOUT, rounds
+from tests.campaign import TIMEOUT, drawn
 
 pytestmark = TIMEOUT
 
