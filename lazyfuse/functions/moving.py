@@ -53,15 +53,11 @@ def _written(
     made = Node(ops.FULL, (zero,), None, shape, dtype, perm, where)
     for piece in arg.pieces:
         source = nodes[piece.source]
-        view = Node(
-            ops.VIEW,
-            (source,),
-            shown_of(piece, source.shape, source.perm),
-            piece.shape,
-            dtype,
-            None,
-            where,
-        )
+        if source.shape:
+            shown = shown_of(piece, source.shape, source.perm)
+            view = Node(ops.VIEW, (source,), shown, piece.shape, dtype, None, where)
+        else:
+            view = Node(ops.FULL, (source,), None, piece.shape, dtype, None, where)
         layout = layout_of(piece, shape, perm)
         made = Node(ops.UPDATE, (made, view), layout, shape, dtype, perm, where)
     return made
