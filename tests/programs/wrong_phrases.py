@@ -178,7 +178,7 @@ def bad_dtypes(grammar: Grammar) -> Written:
 def bad_indices(grammar: Grammar) -> Written:
     places = [
         "99999", "-99999", "0.5", "'a'", "None, ..., ...", "[0, 99999]", "numpy.array([0.5])",
-        "np.ones((3, 17), '?')", "::0", "1:2:'a'", "0, 0, 0, 0, 0", "{{}}", "numpy.array('a')",  # NumPy words it by class
+        "np.ones((3, 17), '?')", "::0", "1:2:'a'", "0, 0, 0, 0, 0", "{{}}", "numpy.array('a')",
         "0:2, 99999", "[0.5]", "..., 99999", "{x} + 0.5", "[[0, 1], [2]]", "True, False, 99999",
     ]  # fmt: skip
     place = grammar.rng.choice(places)
