@@ -7,6 +7,7 @@ buffer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from lazyfuse.codegen.graph.linearize import Graph, Value, memory_strides
@@ -283,8 +284,8 @@ def sink_moves(graph: Graph) -> Graph:
             ]
             alone = len(readers[old]) == 1 and not value.output
             once = alone and all(each.shape == value.shape or _permutes(each) for each in moving)
-            exact = made.op.is_exact(made.arg.ins[0])
-            if once or (exact and cost[old] * max(len(moving), 1) <= MOVED_COST):
+            again = cost[old] * max(len(moving), 1) <= MOVED_COST
+            if once or (again and not value.output):  # what is stored is read where it lies
                 cheap.add(at)
     return graph.replaced(builder.values)
 
@@ -310,10 +311,14 @@ def _permutes(view: Value) -> bool:
 
 
 def _cost_below(graph: Graph) -> list[float]:
-    """Additions per element that computing each value from what is stored would take."""
+    """Additions per element that computing each value from what is stored would take; of inexact
+    operations too many, since their bits may hang on the kernel.
+    """
     found: list[float] = []
     for value in graph.values:
-        own = value.op.cost if value.op.kind == "map" else 0.0
+        own = 0.0
+        if value.op.kind == "map":
+            own = value.op.cost if value.op.is_exact(value.arg.ins[0]) else math.inf
         inside = value.op.kind == "map" or value.op in ops.PLACES
         found.append(own + sum(found[source] for source in value.src) if inside else 0.0)
     return found
@@ -354,6 +359,7 @@ def _sunk_move(value: Value, builder: _Builder, cheap: set[int], done: dict[int,
     perm = value.perm if value.axes is None else _seen_order(value, below)
     found = replace(below, src=tuple(src), shape=value.shape, perm=perm, axes=None)
     done[at] = builder.add(replace(found, output=False))
+    cheap.add(done[at])
     return done[at]
 
 
