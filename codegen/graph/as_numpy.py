@@ -73,7 +73,9 @@ def _expression(index: int, value: Value, graph: Graph) -> str:
         return f"update({args[0]}, {perm}, {place}, {args[1]})"
     if value.op is ops.INDEX:
         pieces = tuple([tuple(piece) for piece in value.arg.pieces])
-        return f"moved({value.shape}, {value.dtype.str!r}, {pieces}, [{', '.join(args)}])"
+        space = value.arg.space or value.shape
+        found = f"moved({space}, {value.dtype.str!r}, {pieces}, [{', '.join(args)}])"
+        return f"{found}.reshape({value.shape})" if value.arg.space else found
     if value.op.kind == "reduce":
         return _reduction(value, args[0])
     if value.op.kind == "host":

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from lazyfuse.codegen.graph.moves import Moves, box, seen
+from lazyfuse.codegen.graph.moves import Moves, assemble, seen
 from lazyfuse.codegen.graph.node import Layout, Node, Reduction, topological
 from lazyfuse.codegen.table.ops import Op
 
@@ -76,12 +76,11 @@ def assembled(
     arg: Moves, shape: Shape, dtype: np.dtype[Any], perm: Perm, values: Sequence[Array]
 ) -> Array:
     """The elements that a map of indices picks from its sources."""
-    result = empty_in_order(shape, dtype, perm)
+    result = empty_in_order(arg.space or shape, dtype, perm)
     for piece in arg.pieces:
         value = values[piece.source]
-        for start, part in seen([((0,) * value.ndim, value)], value.shape, piece):
-            result[box(start, part.shape)] = part
-    return result
+        assemble(result, seen([((0,) * value.ndim, value)], value.shape, piece), np.copyto)
+    return result.reshape(shape) if arg.space else result
 
 
 def empty_in_order(shape: Shape, dtype: np.dtype[Any], perm: Perm) -> Array:

@@ -3,13 +3,14 @@
 Owns `Piece` and `Moves`, the argument of `index` nodes. A map is a choice of boxes of the result;
 within a box it is affine: an index of a source's axis is a start, plus a step times one index of
 the result. So a kernel reads its operands through a map without a line of text for it: each box is
-a part of its loop nest (codegen/lowering/loop_nest.py). Knows no memory; `seen` works on arrays of
+a part of its loop nest (codegen/lowering/loop_nest.py). The boxes may lie in a space whose axes are
+parts of the result's: so an index is divided (`repeat`). Knows no memory; `seen` works on arrays of
 NumPy's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from lazyfuse.devices.caches import cached
 Array = np.ndarray[Any, np.dtype[Any]]
 Shape = tuple[int, ...]
 Perm = tuple[int, ...] | None
+Space = Shape | None
 Part = tuple[Shape, Array]
 """Where a box begins, and its elements."""
 
@@ -45,34 +47,40 @@ class Piece(NamedTuple):
 class Moves:
     """Pieces that cover a result and do not overlap. One object per map: compare by identity.
 
-    `wholes`: for each piece, whether it is all of its source, as it is. `structure` is what a plan
-    depends on: no size, index or step is in it.
+    `wholes`: for each piece, whether it is all of its source, as it is. `space`: the shape in which
+    the pieces lie, if each axis of the result is several of its axes; the result has C order then.
+    `structure` is what a plan depends on: no size, index or step is in it.
     """
 
-    __slots__ = ("__weakref__", "pieces", "structure", "wholes")
+    __slots__ = ("__weakref__", "pieces", "space", "structure", "wholes")
 
-    def __init__(self, pieces: tuple[Piece, ...], wholes: tuple[bool, ...]) -> None:
+    def __init__(self, pieces: tuple[Piece, ...], wholes: tuple[bool, ...], space: Space) -> None:
         self.pieces = pieces
         self.wholes = wholes
-        self.structure = tuple(
-            [
-                (piece.source, whole, *[axis for axis, _ in piece.steps])
-                for piece, whole in zip(pieces, wholes, strict=True)
-            ]
-        )
+        self.space = space
+        parts = [
+            (piece.source, whole, *[axis for axis, _ in piece.steps])
+            for piece, whole in zip(pieces, wholes, strict=True)
+        ]
+        self.structure = (space is not None, *parts)
 
     def __repr__(self) -> str:
         return f"<{len(self.pieces)} pieces>"
 
+    @property
+    def divides(self) -> bool:
+        """Whether a kernel that reads through it has its domain divided."""
+        return len(self.pieces) > 1 or self.space is not None
+
 
 @cached(4096)
-def moves(pieces: tuple[Piece, ...], wholes: tuple[bool, ...]) -> Moves:
+def _moves(pieces: tuple[Piece, ...], wholes: tuple[bool, ...], space: Space) -> Moves:
     """The map of these pieces, the same object for equal ones."""
-    return Moves(pieces, wholes)
+    return Moves(pieces, wholes, space)
 
 
 @cached(4096)
-def mapped(pieces: tuple[Piece, ...], sources: tuple[Shape, ...]) -> Moves:
+def mapped(pieces: tuple[Piece, ...], sources: tuple[Shape, ...], space: Space = None) -> Moves:
     """The map of these pieces of sources with these shapes; empty pieces are left out."""
     kept = tuple([piece for piece in pieces if 0 not in piece.shape])
     wholes = []
@@ -80,7 +88,7 @@ def mapped(pieces: tuple[Piece, ...], sources: tuple[Shape, ...]) -> Moves:
         shape = sources[piece.source]
         as_it_is = piece.steps == tuple([(axis, 1) for axis in range(len(shape))])
         wholes.append(as_it_is and piece.shape == shape)
-    return moves(kept, tuple(wholes))
+    return _moves(kept, tuple(wholes), space)
 
 
 @cached(4096)
@@ -187,6 +195,25 @@ def layout_of(piece: Piece, shape: Shape, perm: Perm) -> Layout:
 def box(start: Shape, shape: Shape) -> tuple[slice, ...]:
     """The key of a box of an array."""
     return tuple([slice(low, low + length) for low, length in zip(start, shape, strict=True)])
+
+
+def assemble(target: Array, parts: Iterable[Part], copy: Callable[[Array, Array], None]) -> Array:
+    """Fill an array with parts of it: `copy` takes a target and what goes there."""
+    for start, part in parts:
+        copy(target[(*box(start, part.shape), ...)], part)  # a view, even without axes
+    return target
+
+
+def factors(shape: Shape, space: Shape) -> list[Shape]:
+    """For each axis of a result, the axes of the space that it consists of."""
+    found: list[Shape] = []
+    axes = iter(space)
+    for length in shape:
+        own = [next(axes)]
+        while size_of(tuple(own)) < length:
+            own.append(next(axes))
+        found.append(tuple(own))
+    return found
 
 
 def seen(parts: Iterable[Part], shape: Shape, piece: Piece) -> list[Part]:

@@ -210,8 +210,8 @@ class _Clustering:
         value = self.values[source]
         if value.op is not ops.INDEX:
             return False
-        several = type(value.arg) is Moves and len(value.arg.pieces) > 1  # else it is a view's
-        return several or any(map(self.is_moving, value.src))
+        divides = type(value.arg) is Moves and value.arg.divides  # else it is a view's
+        return divides or any(map(self.is_moving, value.src))
 
     def joins(self, source: int, index: int, domain: Shape) -> bool:
         """Whether a source can be computed in the kernel of its consumer."""

@@ -32,7 +32,7 @@ from lazyfuse.codegen.graph.node import Shape
 from lazyfuse.codegen.graph.shapes import normalize_axis, size_of
 from lazyfuse.devices.caches import cached
 from lazyfuse.functions import decompositions
-from lazyfuse.functions.moving import joined, recorded, stacked, turned
+from lazyfuse.functions.moving import joined, recorded, stacked, stretched, turned, turned_flat
 from lazyfuse.interop import fallback
 from lazyfuse.registry import OURS, THEIRS, dress, implements
 from lazyfuse.runtime.layout.meta_arrays import Array, Perm, joined_order, keep_order
@@ -190,38 +190,21 @@ if np.concat is not np.concatenate:
 @implements(np.repeat)
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     """As `numpy.repeat`; recorded if `repeats` is one number."""
-    if type(a) is ndarray and type(repeats) is int and repeats >= 0 and concrete_value(a) is None:
-        result = _repeated(a, repeats, axis)
-        if result is not None:
-            return result
+    if type(a) is ndarray and type(repeats) is int and repeats > 0 and concrete_value(a) is None:
+        shown = geometry(a)
+        if dtype_of(a) in CANONICAL and shown.size and _is_axis(axis, shown.ndim):
+            if axis is None:
+                a, axis = methods.ravel(a), 0
+            shape = shape_of(a)
+            axis %= len(shape)
+            piece, space = stretched(shape, repeats, axis)
+            longer = (*shape[:axis], shape[axis] * repeats, *shape[axis + 1 :])
+            return recorded((a,), (piece,), longer, dtype_of(a), space=space)
     return fallback.run(np.repeat, "repeat", (a, repeats, axis), {})
 
 
-def _repeated(a: ndarray, repeats: int, axis: Any) -> Any:
-    shape = shape_of(a)
-    dtype = dtype_of(a)
-    if dtype not in CANONICAL:
-        return None
-    if axis is None:
-        function = _Repeat(repeats, None)
-        return host("repeat", function, (a,), (size_of(shape) * repeats,), dtype)
-    try:
-        place = normalize_axis(axis, len(shape))
-    except (TypeError, ValueError):
-        return None
-    longer = (*shape[:place], shape[place] * repeats, *shape[place + 1 :])
-    return host("repeat", _Repeat(repeats, place), (a,), longer, dtype)
-
-
-class _Repeat:
-    """`numpy.repeat` with one number of repeats."""
-
-    def __init__(self, repeats: int, axis: int | None) -> None:
-        self.repeats = repeats
-        self.axis = axis
-
-    def __call__(self, value: Any) -> Any:
-        return np.repeat(value, self.repeats, self.axis)
+def _is_axis(axis: Any, rank: int) -> bool:
+    return axis is None or (type(axis) is int and -rank <= axis < rank)
 
 
 @implements(np.roll)
@@ -232,10 +215,11 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         if shown.size and _is_known(shift) and _is_turned(shown.ndim, shift, axis):
             if small_array(shown):
                 return wrap(rolled(gather(a), shift, axis))
-            if axis is not None or shown.ndim == 1:
-                pieces = turned(shown.shape, shift, axis)
-                return recorded((a,), pieces, shown.shape, dtype_of(a), keep_order(shown))
-            return methods.reshape(roll(methods.ravel(a), shift), shown.shape)
+            if axis is None:
+                pieces = turned_flat(shown.shape, shift)
+                return recorded((a,), pieces, shown.shape, dtype_of(a))
+            pieces = turned(shown.shape, shift, axis)
+            return recorded((a,), pieces, shown.shape, dtype_of(a), keep_order(shown))
     return fallback.run(np.roll, "roll", (a, shift, axis), {})
 
 
@@ -268,7 +252,8 @@ def rolled(a: Array, shift: Any, axis: Any = None) -> Array:
     The first moves everything by the shift, across the ends of rows too; the second corrects the
     elements that left their row.
     """
-    if type(shift) is not int or (type(axis) is not int and axis is not None):
+    plain = type(a) is np.ndarray and type(shift) is int  # not a list of arrays
+    if not plain or (type(axis) is not int and axis is not None):
         return _roll(a, shift, axis)
     shape = a.shape
     if axis is None:

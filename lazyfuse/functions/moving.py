@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.arrays import methods
 from lazyfuse.arrays.ndarray import caller, cast_node, from_node
 from lazyfuse.arrays.operators import operand_node
 from lazyfuse.arrays.recording import as_node
 from lazyfuse.arrays.storage import CANONICAL
-from lazyfuse.codegen.graph.moves import Moves, Piece, layout_of, mapped, shown_of
+from lazyfuse.codegen.graph.moves import Moves, Piece, Space, layout_of, mapped, shown_of
 from lazyfuse.codegen.graph.node import Node, Shape
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.caches import cached
@@ -30,7 +31,12 @@ Segment = tuple[int, int, int, int]
 
 
 def recorded(
-    sources: Sequence[Any], pieces: Iterable[Piece], shape: Shape, dtype: Any, perm: Perm = None
+    sources: Sequence[Any],
+    pieces: Iterable[Piece],
+    shape: Shape,
+    dtype: Any,
+    perm: Perm = None,
+    space: Space = None,
 ) -> Any:
     """The array whose elements the pieces pick from these operands."""
     dtype = CANONICAL[dtype]
@@ -38,9 +44,10 @@ def recorded(
     nodes = tuple(dict.fromkeys(given))  # an array that is joined with itself is one source
     if len(nodes) < len(given):
         pieces = [piece._replace(source=nodes.index(given[piece.source])) for piece in pieces]
-    arg = mapped(tuple(pieces), tuple([node.shape for node in nodes]))
+    arg = mapped(tuple(pieces), tuple([node.shape for node in nodes]), space)
     if evaluate.chunked is not None:
-        return from_node(_written(nodes, arg, shape, dtype, perm))
+        written = from_node(_written(nodes, arg, space or shape, dtype, perm))
+        return methods.reshape(written, shape) if space else written
     return from_node(Node(ops.INDEX, nodes, arg, shape, dtype, perm, caller()))
 
 
@@ -148,6 +155,14 @@ def repeated(length: int, times: int) -> list[Segment]:
     return [(turn * length, length, 0, 1) for turn in range(times)]
 
 
+def stretched(shape: Shape, times: int, axis: int) -> tuple[Piece, Shape]:
+    """The piece of `numpy.repeat`, and the space in which it lies: one more axis, of the turns."""
+    space = (*shape[: axis + 1], times, *shape[axis + 1 :])
+    steps = [(at - (at > axis), 1) for at in range(len(space))]
+    steps[axis + 1] = (-1, 0)
+    return Piece((0,) * len(space), space, 0, (0,) * len(shape), tuple(steps)), space
+
+
 def along_axis(segments: Sequence[Segment], shape: Shape, axis: int) -> list[Piece]:
     """The pieces of a result that shows the other axes of its source as they are."""
     return along_axes([segments if at == axis else [(0, n, 0, 1)] for at, n in enumerate(shape)])
@@ -187,8 +202,8 @@ def stacked(shape: Shape, count: int, axis: int) -> list[Piece]:
 
 
 def turned(shape: Shape, shift: Any, axis: Any) -> list[Piece]:
-    """The pieces of `numpy.roll`."""
-    axes = (0,) if axis is None else tuple(axis) if type(axis) in (tuple, list) else (axis,)
+    """The pieces of `numpy.roll` along axes."""
+    axes = tuple(axis) if type(axis) in (tuple, list) else (axis,)
     shifts = tuple(shift) if type(shift) in (tuple, list) else (shift,)
     if len(shifts) != len(axes):
         count = max(len(shifts), len(axes))
@@ -196,9 +211,26 @@ def turned(shape: Shape, shift: Any, axis: Any) -> list[Piece]:
     total = [0] * len(shape)
     for way, at in zip(shifts, axes, strict=True):
         total[at] += way
-    segments = []
-    for length, way in zip(shape, total, strict=True):
-        way %= length
-        whole = [(0, way, length - way, 1), (way, length - way, 0, 1)]
-        segments.append([each for each in whole if each[1]])
-    return along_axes(segments)
+    return along_axes([_turned(*pair) for pair in zip(shape, total, strict=True)])
+
+
+def _turned(length: int, way: int) -> list[Segment]:
+    way %= length
+    whole = [(0, way, length - way, 1), (way, length - way, 0, 1)]
+    return [each for each in whole if each[1]]
+
+
+def turned_flat(shape: Shape, shift: int) -> list[Piece]:
+    """The pieces of `numpy.roll` in C order: what leaves a row at one side enters the next row."""
+    found: list[tuple[Shape, Shape, Shape, int]] = [((), (), (), 0)]
+    for length in reversed(shape):
+        shift, way = divmod(shift, length)
+        longer = []
+        for start, size, first, borrowed in found:
+            on = way + borrowed
+            for low, count, source, borrows in ((0, on, length - on, 1), (on, length - on, 0, 0)):
+                if count:
+                    longer.append(((low, *start), (count, *size), (source, *first), borrows))
+        found = longer
+    steps = tuple([(axis, 1) for axis in range(len(shape))])
+    return [Piece(start, size, 0, first, steps) for start, size, first, _ in found]

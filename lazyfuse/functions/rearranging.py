@@ -88,7 +88,7 @@ def _is_worth_it(a: ndarray) -> bool:
     if concrete_value(a) is not None or dtype_of(a) not in CANONICAL:
         return False
     shown = geometry(a)
-    return shown.ndim > 0 and shown.size > 0 and not small(shown.size)
+    return shown.ndim > 0 and shown.size > 0
 
 
 def _order(shown: Any) -> tuple[int, ...] | None:

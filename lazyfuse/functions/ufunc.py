@@ -158,6 +158,8 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
                 return found
         if overrides.of_ufuncs.find(_operands(args, kwargs)):
             return overrides.call_ufunc(self._call, args, kwargs)
+        if kwargs.get("subok") is True:  # as without
+            kwargs = {name: value for name, value in kwargs.items() if name != "subok"}
         nin = self.nin
         if (
             len(args) > nin

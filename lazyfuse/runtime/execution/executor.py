@@ -15,7 +15,7 @@ import numpy as np
 
 from lazyfuse import config
 from lazyfuse.codegen.graph import references
-from lazyfuse.codegen.graph.moves import box
+from lazyfuse.codegen.graph.moves import assemble
 from lazyfuse.codegen.graph.node import source_line
 from lazyfuse.codegen.lowering import flag_slots
 from lazyfuse.codegen.lowering.kernel import KernelError
@@ -393,7 +393,7 @@ class Run(RunValues):
         outputs: list[Array],
     ) -> int | Later:
         """Start a kernel, box by box where it reads through maps of indices."""
-        if not any(isinstance(each, Moved) and len(each.parts) > 1 for each in operands):
+        if not any(isinstance(each, Moved) and each.divides for each in operands):
             return self.launch(step, shape, loaded(operands), outputs)
         boxes = divided(shape, operands, outputs, apart=self.off_cpu)
         if not boxes:
@@ -412,10 +412,9 @@ class Run(RunValues):
 
     def gathered(self, operand: Moved) -> Array:
         """An operand in memory of its own, where a kernel would read it in too many boxes."""
-        found = self.empty(operand.shape, operand.dtype)
-        for start, part in operand.parts:
-            self.move(part, found[box(start, part.shape)])
-        return found
+        found = self.empty(operand.space or operand.shape, operand.dtype)
+        assemble(found, operand.parts, lambda target, part: self.move(part, target))
+        return found.reshape(operand.shape) if operand.space else found
 
     def launch(
         self,

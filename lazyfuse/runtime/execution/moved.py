@@ -13,7 +13,17 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.codegen.graph import interpret
-from lazyfuse.codegen.graph.moves import Moves, Part, Shape, box, of_node, seen
+from lazyfuse.codegen.graph.moves import (
+    Moves,
+    Part,
+    Shape,
+    Space,
+    assemble,
+    factors,
+    of_node,
+    seen,
+)
+from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.layout.meta_arrays import address
 
@@ -26,13 +36,14 @@ three dimensions; one costs a row of arguments and the start of a loop."""
 
 
 class Moved:
-    """An operand whose parts lie in different places."""
+    """An operand whose parts lie in different places; `space`: in which shape, if not in its own."""
 
-    __slots__ = ("dtype", "parts", "shape", "sources")
+    __slots__ = ("dtype", "parts", "shape", "sources", "space")
 
-    def __init__(self, shape: Shape, dtype: np.dtype[Any]) -> None:
+    def __init__(self, shape: Shape, dtype: np.dtype[Any], space: Space = None) -> None:
         self.shape = shape
         self.dtype = dtype
+        self.space = space
         self.parts: list[Part] = []
         self.sources: list[int] = []  # per part: parts with one number lie in one array
 
@@ -53,7 +64,7 @@ class Moved:
 
     def over(self, arrays: Iterator[Array]) -> Moved:
         """The same with other arrays for its parts."""
-        changed = Moved(self.shape, self.dtype)
+        changed = Moved(self.shape, self.dtype, self.space)
         for (start, array), number in zip(self.parts, self.sources, strict=True):
             other = next(arrays)
             changed.parts.append((start, other))
@@ -62,6 +73,15 @@ class Moved:
 
     def arrays(self) -> list[Array]:
         return [array for _, array in self.parts]
+
+    @property
+    def divides(self) -> bool:
+        """Whether a kernel that reads it has its domain divided."""
+        return len(self.parts) > 1 or self.space is not None
+
+    def factors(self) -> list[Shape]:
+        """The parts that each axis has in its space."""
+        return [(n,) for n in self.shape] if self.space is None else factors(self.shape, self.space)
 
 
 def loaded(operands: Sequence[Array | Moved]) -> list[Array]:
@@ -100,6 +120,11 @@ def divided(
 
     `apart`: each by itself, as devices run them whose offsets count from the start of a block.
     """
+    if any(isinstance(each, Moved) and each.space is not None for each in inputs):
+        finer = _finer(shape, inputs, outputs)
+        if finer is None:
+            return []
+        shape, inputs, outputs = finer
     cuts = [{0, length} for length in shape]
     for each in inputs:
         if isinstance(each, Moved):
@@ -126,6 +151,63 @@ def divided(
         arrays += [_part(array, start, size) for array in outputs]
         found.append((Box(size, arrays), tuple(numbers)))
     return [each for each, _ in found] if apart else _joined(found)
+
+
+def _finer(
+    shape: Shape, inputs: Sequence[Array | Moved], outputs: Sequence[Array]
+) -> tuple[Shape, list[Array | Moved], list[Array]] | None:
+    """A domain and its operands with its axes divided as the spaces of operands are; None if those
+    differ, or if parts of other operands end inside of an axis.
+    """
+    axes: list[Shape] = [(n,) for n in shape]
+    for each in inputs:
+        if isinstance(each, Moved):
+            for at, own in enumerate(each.factors(), len(shape) - len(each.shape)):
+                if len(own) > 1:
+                    if axes[at] not in (own, (shape[at],)):
+                        return None
+                    axes[at] = own
+    changed: list[Array | Moved] = []
+    for each in inputs:
+        own_axes = axes[len(axes) - (len(each.shape) if isinstance(each, Moved) else each.ndim) :]
+        if isinstance(each, Moved):
+            finer = _finer_parts(each, own_axes)
+            if finer is None:
+                return None
+            changed.append(finer)
+        else:
+            changed.append(each.reshape(_split(each.shape, own_axes)))
+    return sum(axes, ()), changed, [each.reshape(_split(each.shape, axes)) for each in outputs]
+
+
+def _split(shape: Shape, axes: Sequence[Shape]) -> Shape:
+    found: Shape = ()
+    for n, own in zip(shape, axes, strict=True):
+        found += own if n == size_of(own) else (1,) * len(own)
+    return found
+
+
+def _finer_parts(moved: Moved, axes: Sequence[Shape]) -> Moved | None:
+    """The same operand where its axes are divided; None if a part ends inside of one of them."""
+    changed = Moved(_split(moved.shape, axes), moved.dtype)
+    changed.sources = moved.sources
+    for start, array in moved.parts:
+        low: Shape = ()
+        size: Shape = ()
+        at = 0
+        for own, wanted in zip(moved.factors(), axes, strict=True):
+            end = at + len(own)
+            if len(own) == len(wanted):
+                low += start[at:end]
+                size += array.shape[at:end]
+            elif array.shape[at] == own[0]:
+                low += (0,) * len(wanted)
+                size += _split(own, [wanted])
+            else:
+                return None
+            at = end
+        changed.parts.append((low, array.reshape(size)))
+    return changed
 
 
 def _within(each: Array | Moved, start: Shape, size: Shape) -> tuple[Array, int]:
@@ -215,8 +297,13 @@ def _volume(shape: Shape) -> int:
 def shown(run: Any, index: int) -> Moved:
     """What a map of indices shows of its sources in a run."""
     value = run.plan.graph.values[index]
+    arg = of_node(run.nodes[value.origin])
     sources = [run.operand(source) for source in value.src]
-    return Moved(run.shape(index), value.dtype).add(sources, of_node(run.nodes[value.origin]))
+    sources = [
+        run.gathered(each) if isinstance(each, Moved) and each.space is not None else each
+        for each in sources
+    ]
+    return Moved(run.shape(index), value.dtype, arg.space).add(sources, arg)
 
 
 def assembled(run: Any, index: int) -> Array:
@@ -231,7 +318,5 @@ def as_array(operand: Array | Moved) -> Array:
     """An operand of a run in host memory as one array."""
     if not isinstance(operand, Moved):
         return operand
-    found = np.empty(operand.shape, operand.dtype)
-    for start, part in operand.parts:
-        found[box(start, part.shape)] = part
-    return found
+    found = np.empty(operand.space or operand.shape, operand.dtype)
+    return assemble(found, operand.parts, np.copyto).reshape(operand.shape)

@@ -1,0 +1,38 @@
+"""Random programs of moves, in NumPy and in lazyfuse: values, dtype, memory order, aliases, errors.
+
+Everything is recorded and planned, or as users have it; `LAZYFUSE_DEVICE=opencl` and chunks of a
+few elements run the same programs.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from lazyfuse import config
+from tests import campaign, reached
+from tests.campaign import rounds
+from tests.programs import moves
+from tests.programs.compare import complain, failure
+
+pytestmark = campaign.TIMEOUT
+
+
+def _check(seeds: range) -> None:
+    for seed in seeds:
+        drawn = moves.program(seed)
+        with reached.program(seed):
+            what = failure(drawn)
+            if what:
+                complain(drawn, f"seed {seed}: {what}")
+
+
+@rounds(300)
+@pytest.mark.parametrize("below", [0, 20])
+def test_moves_are_numpys(below: int, seeds: range) -> None:
+    with config.options(eager_below=below, plan_after=0):
+        _check(seeds)
+
+
+@rounds(100, 10**5)
+def test_moves_as_users_have_them(seeds: range) -> None:
+    _check(seeds)
