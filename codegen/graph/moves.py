@@ -48,13 +48,16 @@ class Moves:
     """Pieces that cover a result and do not overlap. One object per map: compare by identity.
 
     `wholes`: for each piece, whether it is all of its source, as it is. `space`: the shape in which
-    the pieces lie, if each axis of the result is several of its axes; the result has C order then.
-    `structure` is what a plan depends on: no size, index or step is in it.
+    the pieces lie, if an axis of the result's `shape` is several of its axes; the result has C
+    order then. `structure` is what a plan depends on: no size, index or step is in it.
     """
 
-    __slots__ = ("__weakref__", "pieces", "space", "structure", "wholes")
+    __slots__ = ("__weakref__", "pieces", "shape", "space", "structure", "wholes")
 
-    def __init__(self, pieces: tuple[Piece, ...], wholes: tuple[bool, ...], space: Space) -> None:
+    def __init__(
+        self, shape: Shape, pieces: tuple[Piece, ...], wholes: tuple[bool, ...], space: Space
+    ) -> None:
+        self.shape = shape
         self.pieces = pieces
         self.wholes = wholes
         self.space = space
@@ -73,22 +76,21 @@ class Moves:
         return len(self.pieces) > 1 or self.space is not None
 
 
-@cached(4096)
-def _moves(pieces: tuple[Piece, ...], wholes: tuple[bool, ...], space: Space) -> Moves:
-    """The map of these pieces, the same object for equal ones."""
-    return Moves(pieces, wholes, space)
+_moves = cached(4096)(Moves)
+"""The map of these pieces, the same object for equal ones."""
 
 
-@cached(4096)
-def mapped(pieces: tuple[Piece, ...], sources: tuple[Shape, ...], space: Space = None) -> Moves:
+def mapped(
+    shape: Shape, pieces: Iterable[Piece], sources: Sequence[Shape], space: Space = None
+) -> Moves:
     """The map of these pieces of sources with these shapes; empty pieces are left out."""
     kept = tuple([piece for piece in pieces if 0 not in piece.shape])
     wholes = []
     for piece in kept:
-        shape = sources[piece.source]
-        as_it_is = piece.steps == tuple([(axis, 1) for axis in range(len(shape))])
-        wholes.append(as_it_is and piece.shape == shape)
-    return _moves(kept, tuple(wholes), space)
+        source = sources[piece.source]
+        as_it_is = piece.steps == tuple([(axis, 1) for axis in range(len(source))])
+        wholes.append(as_it_is and piece.shape == source)
+    return _moves(shape, kept, tuple(wholes), space)
 
 
 @cached(4096)
@@ -174,7 +176,7 @@ def of_node(node: Node) -> Moves:
     base = node.src[0]
     piece = of_view(node.arg, base.shape, base.perm)
     assert piece is not None, "a plan reads a view through a map where there is one"
-    return mapped((piece,), (base.shape,))
+    return mapped(piece.shape, (piece,), (base.shape,))
 
 
 def shown_of(piece: Piece, shape: Shape, perm: Perm) -> Layout:
@@ -185,22 +187,24 @@ def shown_of(piece: Piece, shape: Shape, perm: Perm) -> Layout:
     return Layout(offset, piece.shape, tuple(steps))
 
 
-def layout_of(piece: Piece, shape: Shape, perm: Perm) -> Layout:
+def layout_of(arg: Moves, number: int, perm: Perm) -> Layout:
     """Where a piece lies in the packed memory of the result."""
-    strides = contiguous_strides(shape, perm)
+    piece = arg.pieces[number]
+    strides = contiguous_strides(arg.space or arg.shape, perm)
     offset = sum([low * stride for low, stride in zip(piece.start, strides, strict=True)])
     return Layout(offset, piece.shape, strides)
 
 
-def box(start: Shape, shape: Shape) -> tuple[slice, ...]:
-    """The key of a box of an array."""
-    return tuple([slice(low, low + length) for low, length in zip(start, shape, strict=True)])
+def box(start: Shape, shape: Shape) -> Any:
+    """The key of a box of an array; what it gives is a view even if there are no axes."""
+    key = [slice(low, low + length) for low, length in zip(start, shape, strict=True)]
+    return (*key, ...)
 
 
 def assemble(target: Array, parts: Iterable[Part], copy: Callable[[Array, Array], None]) -> Array:
     """Fill an array with parts of it: `copy` takes a target and what goes there."""
     for start, part in parts:
-        copy(target[(*box(start, part.shape), ...)], part)  # a view, even without axes
+        copy(target[box(start, part.shape)], part)
     return target
 
 

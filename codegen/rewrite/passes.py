@@ -237,7 +237,7 @@ def _filled(value: Value, builder: _Builder) -> int:
         source = value.src[piece.source]
         if builder.values[source].op.kind != "map":
             source = builder.copied(replace(builder.values[source], output=False), source)
-        arg = layout_of(piece, value.arg.space or value.shape, value.perm)
+        arg = layout_of(value.arg, number, value.perm)
         update = replace(value, op=ops.UPDATE, src=(at, source), arg=arg, piece=number)
         at = builder.add(replace(update, output=False))
     builder.values[at] = replace(builder.values[at], output=value.output)

@@ -32,7 +32,7 @@ from lazyfuse.codegen.graph.node import Shape
 from lazyfuse.codegen.graph.shapes import normalize_axis, size_of
 from lazyfuse.devices.caches import cached
 from lazyfuse.functions import decompositions
-from lazyfuse.functions.moving import joined, recorded, stacked, stretched, turned, turned_flat
+from lazyfuse.functions.moving import joined, recorded, stacked, stretched, turned
 from lazyfuse.interop import fallback
 from lazyfuse.registry import OURS, THEIRS, dress, implements
 from lazyfuse.runtime.layout.meta_arrays import Array, Perm, joined_order, keep_order
@@ -143,7 +143,7 @@ def _joined(arrays: Any, axis: Any) -> Any:
     if middling_copy(operands, size) and devices.current() is devices.cpu():
         return _joined_now([gather(x) for x in operands], place, shape, dtype, perm)
     if len(operands) <= PIECES and size and not small(size):
-        return recorded(operands, joined(shapes, place), shape, dtype, perm)
+        return recorded(operands, joined(tuple(shapes), place), dtype, perm)
     return host("concatenate", _Concatenate(place), operands, shape, dtype, perm)
 
 
@@ -196,10 +196,7 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
             if axis is None:
                 a, axis = methods.ravel(a), 0
             shape = shape_of(a)
-            axis %= len(shape)
-            piece, space = stretched(shape, repeats, axis)
-            longer = (*shape[:axis], shape[axis] * repeats, *shape[axis + 1 :])
-            return recorded((a,), (piece,), longer, dtype_of(a), space=space)
+            return recorded((a,), stretched(shape, repeats, axis % len(shape)), dtype_of(a))
     return fallback.run(np.repeat, "repeat", (a, repeats, axis), {})
 
 
@@ -215,12 +212,15 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         if shown.size and _is_known(shift) and _is_turned(shown.ndim, shift, axis):
             if small_array(shown):
                 return wrap(rolled(gather(a), shift, axis))
-            if axis is None:
-                pieces = turned_flat(shown.shape, shift)
-                return recorded((a,), pieces, shown.shape, dtype_of(a))
-            pieces = turned(shown.shape, shift, axis)
-            return recorded((a,), pieces, shown.shape, dtype_of(a), keep_order(shown))
+            arg = turned(shown.shape, _hashable(shift), _hashable(axis))
+            if arg is not None:
+                order = None if axis is None else keep_order(shown)
+                return recorded((a,), arg, dtype_of(a), order)
     return fallback.run(np.roll, "roll", (a, shift, axis), {})
+
+
+def _hashable(number: Any) -> Any:
+    return tuple(number) if type(number) is list else number
 
 
 def _is_known(number: Any) -> bool:
@@ -316,8 +316,7 @@ def _stacked(arrays: Any, axis: Any) -> Any:
         return None
     axis %= rank
     strides = tuple([geometry(x).strides for x in arrays])
-    shape, perm = _arranged(own, strides, axis)
-    return recorded(arrays, stacked(own, len(arrays), axis), shape, dtype, perm)
+    return recorded(arrays, stacked(own, len(arrays), axis), dtype, _arranged(own, strides, axis))
 
 
 def _has_shape(x: Any) -> bool:
@@ -328,15 +327,14 @@ def _has_shape(x: Any) -> bool:
 
 
 @cached(512)
-def _arranged(own: Shape, strides: tuple[tuple[int, ...], ...], axis: int) -> tuple[Shape, Perm]:
-    """Shape and memory order of a stack of arrays with these strides."""
-    shape = (*own[:axis], len(strides), *own[axis:])
+def _arranged(own: Shape, strides: tuple[tuple[int, ...], ...], axis: int) -> Perm:
+    """The memory order of a stack of arrays with these strides."""
     one = (*own[:axis], 1, *own[axis:])
     shown = [
         np.lib.stride_tricks.as_strided(_NOTHING, one, (*each[:axis], 0, *each[axis:]))
         for each in strides
     ]
-    return shape, joined_order(shown)
+    return joined_order(shown)
 
 
 _NOTHING = np.empty(1, np.bool_)

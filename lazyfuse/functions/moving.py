@@ -1,12 +1,13 @@
 """Recording moves: results whose elements are elements of their operands.
 
-Owns how maps of indices (codegen/graph/moves.py) are made: rolls, paddings, tiles, joins.
+Owns how maps of indices (codegen/graph/moves.py) are made: rolls, paddings, tiles, joins. Each is
+made once for its shapes and arguments.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from lazyfuse.arrays.ndarray import caller, cast_node, from_node
 from lazyfuse.arrays.operators import operand_node
 from lazyfuse.arrays.recording import as_node
 from lazyfuse.arrays.storage import CANONICAL
-from lazyfuse.codegen.graph.moves import Moves, Piece, Space, layout_of, mapped, shown_of
+from lazyfuse.codegen.graph.moves import Moves, Piece, layout_of, mapped, shown_of
 from lazyfuse.codegen.graph.node import Node, Shape
+from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.caches import cached
 from lazyfuse.runtime.layout.meta_arrays import Perm
@@ -28,59 +30,66 @@ MOST_PIECES = 64
 
 Segment = tuple[int, int, int, int]
 """Of one axis: where it begins in the result, its length, the source's index there, the step."""
+Segments = Sequence[Segment]
 
 
-def recorded(
-    sources: Sequence[Any],
-    pieces: Iterable[Piece],
-    shape: Shape,
-    dtype: Any,
-    perm: Perm = None,
-    space: Space = None,
-) -> Any:
-    """The array whose elements the pieces pick from these operands."""
+def recorded(sources: Sequence[Any], arg: Moves, dtype: Any, perm: Perm = None) -> Any:
+    """The array whose elements a map picks from these operands."""
     dtype = CANONICAL[dtype]
-    given = [cast_node(as_node(each), dtype) for each in sources]
-    nodes = tuple(dict.fromkeys(given))  # an array that is joined with itself is one source
-    if len(nodes) < len(given):
-        pieces = [piece._replace(source=nodes.index(given[piece.source])) for piece in pieces]
-    arg = mapped(tuple(pieces), tuple([node.shape for node in nodes]), space)
+    nodes = tuple([cast_node(as_node(each), dtype) for each in sources])
     if evaluate.chunked is not None:
-        written = from_node(_written(nodes, arg, space or shape, dtype, perm))
-        return methods.reshape(written, shape) if space else written
-    return from_node(Node(ops.INDEX, nodes, arg, shape, dtype, perm, caller()))
+        written = from_node(_written(nodes, arg, dtype, perm))
+        return methods.reshape(written, arg.shape) if arg.space else written
+    return from_node(Node(ops.INDEX, nodes, arg, arg.shape, dtype, perm, caller()))
 
 
-def _written(
-    nodes: Sequence[Node], arg: Moves, shape: Shape, dtype: np.dtype[Any], perm: Perm
-) -> Node:
+def _written(nodes: Sequence[Node], arg: Moves, dtype: np.dtype[Any], perm: Perm) -> Node:
     """The same as writes of views, which have a meaning in chunks."""
     where = caller()
+    shape = arg.space or arg.shape
     zero = operand_node(0, dtype)
     made = Node(ops.FULL, (zero,), None, shape, dtype, perm, where)
-    for piece in arg.pieces:
+    for number, piece in enumerate(arg.pieces):
         source = nodes[piece.source]
         if source.shape:
             shown = shown_of(piece, source.shape, source.perm)
             view = Node(ops.VIEW, (source,), shown, piece.shape, dtype, None, where)
         else:
             view = Node(ops.FULL, (source,), None, piece.shape, dtype, None, where)
-        layout = layout_of(piece, shape, perm)
+        layout = layout_of(arg, number, perm)
         made = Node(ops.UPDATE, (made, view), layout, shape, dtype, perm, where)
     return made
 
 
-def along_axes(segments: Sequence[Sequence[Segment]], source: int = 0) -> list[Piece]:
-    """The pieces of a result each of whose axes is made of segments of the source's axis."""
+# ------------------------------------------------------------------------------------- segments
+
+
+def _along_axes(source: Shape, segments: Sequence[Segments]) -> Moves | None:
+    """The map of a result each of whose axes is made of segments of the source's axis; what is of
+    no index shows the number that is source 1. None if there are too many pieces.
+    """
+    if size_of(tuple(map(len, segments))) > MOST_PIECES:
+        return None
+    nothing = ((-1, 0),) * len(segments)
     found = []
     for chosen in itertools.product(*segments):
-        starts, lengths, firsts, steps = zip(*chosen, strict=True) if chosen else ((),) * 4
-        found.append(Piece(starts, lengths, source, firsts, tuple(enumerate(steps))))
-    return found
+        start, size, first, steps = zip(*chosen, strict=True)
+        if min(first) < 0:
+            found.append(Piece(start, size, 1, (), nothing))
+        else:
+            found.append(Piece(start, size, 0, first, tuple(enumerate(steps))))
+    shape = tuple([sum([length for _, length, _, _ in each]) for each in segments])
+    return mapped(shape, found, (source, ())) if found else None
 
 
-@cached(4096)
-def segments_of(positions: tuple[int, ...]) -> tuple[Segment, ...]:
+def _along_axis(source: Shape, axis: int, segments: Segments) -> Moves | None:
+    """The same for one axis, where the others are as they are."""
+    return _along_axes(
+        source, [segments if at == axis else [(0, n, 0, 1)] for at, n in enumerate(source)]
+    )
+
+
+def _segments_of(positions: Sequence[int]) -> list[Segment]:
     """The steady runs of a list of positions; a negative position is of no source."""
     found: list[Segment] = []
     at, count = 0, len(positions)
@@ -97,17 +106,28 @@ def segments_of(positions: tuple[int, ...]) -> tuple[Segment, ...]:
                 end, step = at + 1, 0  # the second begins a longer run
         found.append((at, end - at, positions[at], step))
         at = end
-    return tuple(found)
+    return found
 
 
 @cached(1024)
-def padded(length: int, widths: tuple[int, int], mode: str) -> tuple[Segment, ...]:
-    """The segments of one padded axis."""
-    before, after = widths
-    low = segments_of(tuple([_reached(at, length, mode) for at in range(-before, 0)]))
-    ends = [_reached(at, length, mode) for at in range(length, length + after)]
-    high = [(at + before + length, *rest) for at, *rest in segments_of(tuple(ends))]
-    return (*low, (before, length, 0, 1), *high)  # type: ignore[arg-type]
+def picked(shape: Shape, axis: int, positions: tuple[int, ...]) -> Moves | None:
+    """The map of a list of places along an axis; those below zero show the number."""
+    return _along_axis(shape, axis, _segments_of(positions))
+
+
+@cached(1024)
+def padded(shape: Shape, widths: tuple[tuple[int, int], ...], mode: str) -> Moves | None:
+    """The map of `numpy.pad`."""
+    return _along_axes(
+        shape, [_padded(n, *each, mode) for n, each in zip(shape, widths, strict=True)]
+    )
+
+
+def _padded(length: int, before: int, after: int, mode: str) -> list[Segment]:
+    low = _segments_of([_reached(at, length, mode) for at in range(-before, 0)])
+    high = _segments_of([_reached(at, length, mode) for at in range(length, length + after)])
+    moved = [(at + before + length, *rest) for at, *rest in high]
+    return [*low, (before, length, 0, 1), *moved]  # type: ignore[list-item]
 
 
 def _reached(at: int, length: int, mode: str) -> int:
@@ -126,102 +146,89 @@ def _reached(at: int, length: int, mode: str) -> int:
     return min(at, period - at)
 
 
-def without(length: int, places: Sequence[int]) -> list[Segment]:
-    """The segments of an axis some places of which, in rising order, are left out."""
+@cached(1024)
+def without(shape: Shape, axis: int, places: tuple[int, ...]) -> Moves | None:
+    """The map of an array where some places of an axis, in rising order, are left out."""
     found = []
     begin = 0
-    for count, place in enumerate((*places, length)):
+    for count, place in enumerate((*places, shape[axis])):
         if place > begin:
             found.append((begin - count, place - begin, begin, 1))
         begin = place + 1
-    return found
+    return _along_axis(shape, axis, found)
 
 
-def between(length: int, places: Sequence[int]) -> list[Segment]:
-    """The segments of an axis that gets new elements at these places of the result, rising."""
+@cached(1024)
+def between(shape: Shape, axis: int, places: tuple[int, ...]) -> Moves | None:
+    """The map of an array where an axis gets a number at these places of the result, rising."""
     found: list[Segment] = []
     begin = 0
-    for count, place in enumerate((*places, length + len(places))):
+    for count, place in enumerate((*places, shape[axis] + len(places))):
         if place > begin:
             found.append((begin, place - begin, begin - count, 1))
         if count < len(places):
             found.append((place, 1, -1, 0))
         begin = place + 1
-    return found
+    return _along_axis(shape, axis, found)
 
 
-def repeated(length: int, times: int) -> list[Segment]:
-    """The segments of an axis that is shown several times."""
-    return [(turn * length, length, 0, 1) for turn in range(times)]
+@cached(1024)
+def again(shape: Shape, times: tuple[int, ...]) -> Moves | None:
+    """The map of an array whose axes are shown several times."""
+    segments = [
+        [(turn * n, n, 0, 1) for turn in range(count)]
+        for n, count in zip(shape, times, strict=True)
+        if count <= MOST_PIECES
+    ]
+    return _along_axes(shape, segments) if len(segments) == len(shape) else None
 
 
-def stretched(shape: Shape, times: int, axis: int) -> tuple[Piece, Shape]:
-    """The piece of `numpy.repeat`, and the space in which it lies: one more axis, of the turns."""
+@cached(1024)
+def refilled(length: int, wanted: int) -> Moves | None:
+    """The map of a row that is shown again until there are so many elements."""
+    if wanted > MOST_PIECES * length:
+        return None
+    lows = range(0, wanted, length)
+    return _along_axes((length,), [[(low, min(length, wanted - low), 0, 1) for low in lows]])
+
+
+@cached(1024)
+def stretched(shape: Shape, times: int, axis: int) -> Moves:
+    """The map of `numpy.repeat`: its pieces lie in a space with one more axis, of the turns."""
     space = (*shape[: axis + 1], times, *shape[axis + 1 :])
     steps = [(at - (at > axis), 1) for at in range(len(space))]
     steps[axis + 1] = (-1, 0)
-    return Piece((0,) * len(space), space, 0, (0,) * len(shape), tuple(steps)), space
+    piece = Piece((0,) * len(space), space, 0, (0,) * len(shape), tuple(steps))
+    longer = (*shape[:axis], shape[axis] * times, *shape[axis + 1 :])
+    return mapped(longer, (piece,), (shape,), space)
 
 
-def along_axis(segments: Sequence[Segment], shape: Shape, axis: int) -> list[Piece]:
-    """The pieces of a result that shows the other axes of its source as they are."""
-    return along_axes([segments if at == axis else [(0, n, 0, 1)] for at, n in enumerate(shape)])
+# ---------------------------------------------------------------------------------- rolls, joins
 
 
-def filled(pieces: Iterable[Piece], rank: int) -> list[Piece]:
-    """The same pieces, where what is of no source is the number that is source 1."""
-    nothing = ((-1, 0),) * rank
-    return [
-        piece._replace(source=1, first=(), steps=nothing) if min(piece.first) < 0 else piece
-        for piece in pieces
-    ]
-
-
-def joined(shapes: Sequence[Shape], axis: int) -> list[Piece]:
-    """The pieces of arrays that are joined along an axis."""
-    found = []
-    begin = 0
-    for number, shape in enumerate(shapes):
-        start = tuple([begin if at == axis else 0 for at in range(len(shape))])
-        steps = tuple([(at, 1) for at in range(len(shape))])
-        found.append(Piece(start, shape, number, (0,) * len(shape), steps))
-        begin += shape[axis]
-    return found
-
-
-def stacked(shape: Shape, count: int, axis: int) -> list[Piece]:
-    """The pieces of arrays of one shape that are joined along a new axis."""
-    found = []
-    size = (*shape[:axis], 1, *shape[axis:])
-    for number in range(count):
-        start = tuple([number if at == axis else 0 for at in range(len(size))])
-        own = iter(range(len(shape)))
-        steps = tuple([(-1, 0) if at == axis else (next(own), 1) for at in range(len(size))])
-        found.append(Piece(start, size, number, (0,) * len(shape), steps))
-    return found
-
-
-def turned(shape: Shape, shift: Any, axis: Any) -> list[Piece]:
-    """The pieces of `numpy.roll` along axes."""
-    axes = tuple(axis) if type(axis) in (tuple, list) else (axis,)
-    shifts = tuple(shift) if type(shift) in (tuple, list) else (shift,)
+@cached(4096)
+def turned(shape: Shape, shift: Any, axis: Any) -> Moves | None:
+    """The map of `numpy.roll`."""
+    if axis is None:
+        return _turned_flat(shape, shift) if 1 << len(shape) <= MOST_PIECES else None
+    axes = axis if type(axis) is tuple else (axis,)
+    shifts = shift if type(shift) is tuple else (shift,)
     if len(shifts) != len(axes):
         count = max(len(shifts), len(axes))
         shifts, axes = (each * (count // len(each)) for each in (shifts, axes))
     total = [0] * len(shape)
     for way, at in zip(shifts, axes, strict=True):
         total[at] += way
-    return along_axes([_turned(*pair) for pair in zip(shape, total, strict=True)])
+    segments = []
+    for length, way in zip(shape, total, strict=True):
+        way %= length
+        whole = [(0, way, length - way, 1), (way, length - way, 0, 1)]
+        segments.append([each for each in whole if each[1]])
+    return _along_axes(shape, segments)
 
 
-def _turned(length: int, way: int) -> list[Segment]:
-    way %= length
-    whole = [(0, way, length - way, 1), (way, length - way, 0, 1)]
-    return [each for each in whole if each[1]]
-
-
-def turned_flat(shape: Shape, shift: int) -> list[Piece]:
-    """The pieces of `numpy.roll` in C order: what leaves a row at one side enters the next row."""
+def _turned_flat(shape: Shape, shift: int) -> Moves:
+    """In C order: what leaves a row at one side enters the next row."""
     found: list[tuple[Shape, Shape, Shape, int]] = [((), (), (), 0)]
     for length in reversed(shape):
         shift, way = divmod(shift, length)
@@ -233,4 +240,52 @@ def turned_flat(shape: Shape, shift: int) -> list[Piece]:
                     longer.append(((low, *start), (count, *size), (source, *first), borrows))
         found = longer
     steps = tuple([(axis, 1) for axis in range(len(shape))])
-    return [Piece(start, size, 0, first, steps) for start, size, first, _ in found]
+    pieces = [Piece(start, size, 0, first, steps) for start, size, first, _ in found]
+    return mapped(shape, pieces, (shape,))
+
+
+@cached(1024)
+def joined(shapes: tuple[Shape, ...], axis: int) -> Moves:
+    """The map of arrays that are joined along an axis."""
+    found = []
+    begin = 0
+    for number, shape in enumerate(shapes):
+        start = tuple([begin if at == axis else 0 for at in range(len(shape))])
+        steps = tuple([(at, 1) for at in range(len(shape))])
+        found.append(Piece(start, shape, number, (0,) * len(shape), steps))
+        begin += shape[axis]
+    first = shapes[0]
+    return mapped((*first[:axis], begin, *first[axis + 1 :]), found, shapes)
+
+
+@cached(1024)
+def stacked(shape: Shape, count: int, axis: int) -> Moves:
+    """The map of arrays of one shape that are joined along a new axis."""
+    found = []
+    size = (*shape[:axis], 1, *shape[axis:])
+    for number in range(count):
+        start = tuple([number if at == axis else 0 for at in range(len(size))])
+        own = iter(range(len(shape)))
+        steps = tuple([(-1, 0) if at == axis else (next(own), 1) for at in range(len(size))])
+        found.append(Piece(start, size, number, (0,) * len(shape), steps))
+    return mapped((*shape[:axis], count, *shape[axis:]), found, (shape,) * count)
+
+
+@cached(1024)
+def sides(shape: Shape, axis: int) -> tuple[Moves, Moves, Moves]:
+    """The neighbours after and before each element of an axis, at its ends the elements
+    themselves; and of two numbers the first at the ends, the second between them.
+    """
+    n = shape[axis]
+    after = _along_axis(shape, axis, [(0, n - 1, 1, 1), (n - 1, 1, n - 1, 0)])
+    before = _along_axis(shape, axis, [(0, 1, 0, 0), (1, n - 1, 0, 1)])
+    assert after is not None
+    assert before is not None
+    nothing = ((-1, 0),) * len(shape)
+    pieces = []
+    for low, length, number in ((0, 1, 0), (1, n - 2, 1), (n - 1, 1, 0)):
+        start = tuple([low if at == axis else 0 for at in range(len(shape))])
+        size = tuple([length if at == axis else 1 for at in range(len(shape))])
+        pieces.append(Piece(start, size, number, (), nothing))
+    whole = tuple([n if at == axis else 1 for at in range(len(shape))])
+    return after, before, mapped(whole, pieces, ((), ()))

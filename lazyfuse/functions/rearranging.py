@@ -7,7 +7,7 @@ NumPy's own code, whose steps are recorded (decompositions.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,21 +21,18 @@ from lazyfuse.functions import decompositions, elementwise
 from lazyfuse.functions.creation import asarray
 from lazyfuse.functions.moving import (
     MOST_PIECES,
-    Segment,
-    along_axes,
-    along_axis,
+    again,
     between,
-    filled,
     padded,
     recorded,
-    repeated,
+    refilled,
+    sides,
     without,
 )
 from lazyfuse.interop import fallback
 from lazyfuse.registry import OURS, THEIRS, dress
 from lazyfuse.runtime.layout.meta_arrays import keep_order
 from lazyfuse.runtime.scheduling.compound_calls import as_one
-from lazyfuse.runtime.scheduling.eager_rules import small
 
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 WIDE = 1024  # a wider border is NumPy's: its places are found one by one
@@ -96,10 +93,6 @@ def _order(shown: Any) -> tuple[int, ...] | None:
     return tuple(reversed(range(shown.ndim))) if shown.flags.fnc else None
 
 
-def _count(segments: Sequence[Sequence[Segment]]) -> int:
-    return size_of(tuple([len(each) for each in segments]))
-
-
 @_replaces(np.pad, decompositions.decompose)
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
     """As `numpy.pad`."""
@@ -119,19 +112,16 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
         return None
     if widths.max() > WIDE:
         return None
-    pairs = [(int(before), int(after)) for before, after in widths]
-    segments = [padded(n, pair, mode) for n, pair in zip(shown.shape, pairs, strict=True)]
-    if _count(segments) > MOST_PIECES:
-        return None
-    shape = tuple([n + sum(pair) for n, pair in zip(shown.shape, pairs, strict=True)])
-    pieces = along_axes(segments)
-    dtype = dtype_of(array)
-    if mode != "constant":
-        return recorded((array,), pieces, shape, dtype, _order(shown))
-    value = np.empty(1, dtype)
-    value[...] = number  # warns and raises as NumPy's assignment does
-    sources = (array, value.reshape(()))
-    return recorded(sources, filled(pieces, len(shape)), shape, dtype, _order(shown))
+    arg = padded(shown.shape, tuple(map(tuple, widths.tolist())), mode)
+    sources = (array,) if mode != "constant" else (array, _number(number, dtype_of(array)))
+    return None if arg is None else recorded(sources, arg, dtype_of(array), _order(shown))
+
+
+def _number(value: Any, dtype: Any) -> Any:
+    """A number as an element, with the warnings and errors of NumPy's assignment."""
+    found = np.empty(1, dtype)
+    found[...] = value
+    return found.reshape(())
 
 
 @_replaces(np.tile, decompositions.decompose)
@@ -145,11 +135,8 @@ def tile(A: Any, reps: Any) -> Any:  # noqa: N803  # NumPy's name
         A = methods.reshape(A, (1,) * (len(times) - shown.ndim) + shown.shape)  # noqa: N806
         shown = geometry(A)
     turns = (1,) * (shown.ndim - len(times)) + tuple([int(each) for each in times])
-    segments = [repeated(n, each) for n, each in zip(shown.shape, turns, strict=True)]
-    if _count(segments) > MOST_PIECES or max(turns) == 1:
-        return None
-    shape = tuple([n * each for n, each in zip(shown.shape, turns, strict=True)])
-    return recorded((A,), along_axes(segments), shape, dtype_of(A))
+    arg = again(shown.shape, turns) if max(turns) > 1 else None
+    return None if arg is None else recorded((A,), arg, dtype_of(A))
 
 
 def _places(obj: Any, length: int) -> list[int] | None:
@@ -181,14 +168,8 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
     places = _places(obj, shown.shape[axis])
     if places is None:
         return None
-    segments = without(shown.shape[axis], sorted(set(places)))
-    shape = _lengthened(shown.shape, axis, -len(set(places)))
-    pieces = along_axis(segments, shape, axis)
-    return recorded((arr,), pieces, shape, dtype_of(arr), _order(shown)) if pieces else None
-
-
-def _lengthened(shape: Any, axis: int, by: int) -> tuple[int, ...]:
-    return tuple([n + by if at == axis else n for at, n in enumerate(shape)])
+    arg = without(shown.shape, axis, tuple(sorted(set(places))))
+    return None if arg is None else recorded((arr,), arg, dtype_of(arr), _order(shown))
 
 
 @_replaces(np.diag, decompositions.decompose)
@@ -199,9 +180,10 @@ def diag(v: Any, k: Any = 0) -> Any:
         return None
     k, size = int(k), shown.size + abs(int(k))
     before = max(-k, 0)
-    segments = padded(shown.size, (before, size - before - shown.size), "constant")
+    arg = padded(shown.shape, ((before, size - before - shown.size),), "constant")
     zero = np.zeros((), dtype_of(v))
-    column = recorded((v, zero), filled(along_axes([segments]), 1), (size,), dtype_of(v))
+    assert arg is not None, "three pieces"
+    column = recorded((v, zero), arg, dtype_of(v))
     place = np.arange(size)
     return elementwise.where(asarray(place[:, None] + k) == place, column[:, None], zero)
 
@@ -218,21 +200,11 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> An
         return None
     found = []
     for at, step in zip(axes, steps, strict=True):
-        n = shown.shape[at]
-        ends = [(0, 1, 0, 0), (1, n - 2, 1, 0), (n - 1, 1, 0, 0)]
-        sides = []
-        for first in ([(0, n - 1, 1, 1), (n - 1, 1, n - 1, 0)], [(0, 1, 0, 0), (1, n - 1, 0, 1)]):
-            pieces = along_axis(first, shown.shape, at)
-            sides.append(recorded((f,), pieces, shown.shape, dtype, keep_order(shown)))
+        after, before, over = sides(shown.shape, at)
+        order = keep_order(shown)
+        rise = recorded((f,), after, dtype, order) - recorded((f,), before, dtype, order)
         widths = np.array([step, 2.0 * step], np.float64).astype(dtype)
-        shape = tuple([n if each == at else 1 for each in range(shown.ndim)])
-        pieces = along_axis(ends, shape, at)
-        pieces = [
-            each._replace(source=each.first[at], first=(), steps=((-1, 0),) * shown.ndim)
-            for each in pieces
-        ]
-        over = recorded((widths[0], widths[1]), pieces, shape, dtype)
-        found.append((sides[0] - sides[1]) / over)
+        found.append(rise / recorded((widths[0], widths[1]), over, dtype))
     return found[0] if len(found) == 1 else tuple(found)
 
 
@@ -257,11 +229,10 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     if places is None:
         return None
     places = [place + at for at, place in enumerate(sorted(places))]
-    value = np.empty(1, dtype)
-    value[...] = values
-    shape = _lengthened(shown.shape, axis, len(places))
-    pieces = filled(along_axis(between(length, places), shape, axis), len(shape))
-    return recorded((arr, value.reshape(())), pieces, shape, dtype, _order(shown))
+    arg = between(shown.shape, axis, tuple(places))
+    return (
+        None if arg is None else recorded((arr, _number(values, dtype)), arg, dtype, _order(shown))
+    )
 
 
 @_replaces(np.resize, decompositions.decompose)
@@ -271,10 +242,7 @@ def resize(a: Any, new_shape: Any) -> Any:
     shape = tuple([int(n) for n in shape])
     if min(shape, default=0) < 1:
         return None
-    flat = methods.ravel(a)
-    size, wanted = geometry(flat).size, size_of(shape)
-    segments = [(low, min(size, wanted - low), 0, 1) for low in range(0, wanted, size)]
-    if len(segments) > MOST_PIECES:
+    arg = refilled(geometry(a).size, size_of(shape))
+    if arg is None:
         return None
-    found = recorded((flat,), along_axes([segments]), (wanted,), dtype_of(a))
-    return methods.reshape(found, shape)
+    return methods.reshape(recorded((methods.ravel(a),), arg, dtype_of(a)), shape)

@@ -98,8 +98,8 @@ def program(seed: int) -> Program:
         return text.format(
             x=draw.choice(arrays), y=draw.choice(arrays), i=draw.randint(-9, 9),
             j=draw.randint(-2, 2), n=draw.randint(0, 3), t=draw.randint(1, 4), k=draw.randint(1, 9),
-            a=draw.choice((0, 0, -1, 1, None)), m=draw.choice(("edge", "wrap", "reflect", "symmetric")),
-            p=draw.choice(PARTS), q=draw.choice(PARTS), b=draw.randint(0, 1),
+            a=draw.choice((0, 0, -1, 1, None)), b=draw.randint(0, 1), p=draw.choice(PARTS),
+            q=draw.choice(PARTS), m=draw.choice(("edge", "wrap", "reflect", "symmetric")),
         )  # fmt: skip
 
     for number in range(3):

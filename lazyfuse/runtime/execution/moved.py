@@ -36,7 +36,7 @@ three dimensions; one costs a row of arguments and the start of a loop."""
 
 
 class Moved:
-    """An operand whose parts lie in different places; `space`: in which shape, if not in its own."""
+    """An operand in parts that lie in different places; `space`: in which shape, if not its own."""
 
     __slots__ = ("dtype", "parts", "shape", "sources", "space")
 

@@ -299,8 +299,7 @@ class RunValues:
         if value.piece < 0:
             found: Layout = node.arg
             return found
-        arg = node.arg
-        return layout_of(arg.pieces[value.piece], arg.space or node.shape, node.perm)
+        return layout_of(node.arg, value.piece, node.perm)
 
     def joined(self, index: int, old: Array) -> Array | None:
         """Where update `index` writes if the kernel at hand also makes `old`; None: only after it.
