@@ -121,6 +121,9 @@ class Program:
         """
         raise NotImplementedError
 
+    def reserve(self, launch: Launch) -> None:
+        """Take the working memory of a launch that follows: it does not fail for want of it."""
+
     def prepare(self, launch: Launch) -> BoundRun | None:
         """Bind the launch to its strides and dtypes, for other arrays; None: use `launch`."""
         return None

@@ -45,6 +45,7 @@ class Value:
     twins: tuple[int, ...] = ()  # the recorded nodes of equal values that it stands for
     picks: tuple[int, ...] = ()  # of a view, before: per source axis its single index, or -1: all
     piece: int = -1  # of an update: the piece of the map of indices at `origin` that it stores
+    derived: bool = False  # whether it is not the value of its recorded node, but a part or a view
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,7 @@ class Plan:
         tuple[int, float], ...
     ] = ()  # values that recomputing may serve better: additions
     elisions: dict[Any, Any] = field(default_factory=dict)  # the memory of elision.py, by sizes
+    fragments: bool = False  # whether a step before the last stores what is no node's value
     keeping: int = 1  # runs from now on that write over no operand of a kernel that may raise
     blocks: Any = None  # buffers that a run reserves at `sizes`: BufferPool.classes
     large_variant: Plan | None = (
@@ -159,6 +160,12 @@ def make_plan(graph: Graph, limits: Limits | None = None) -> Plan:
         times,
         chains=chains,
         costly=tuple([each for each in clusters.costly if each[0] not in inner]),
+        fragments=any(
+            graph.values[index].derived
+            for step in steps[:-1]
+            if type(step) is KernelStep
+            for index in step.writes
+        ),
     )
 
 

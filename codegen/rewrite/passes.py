@@ -206,7 +206,7 @@ def _seen_through(view: Value, below: Value, source: int, builder: _Builder) -> 
     strides = memory_strides(operand.shape, operand.perm)
     layout = Layout(0, shape, tuple(strides[a] if a >= 0 else 0 for a in axes))
     found = Value(ops.VIEW, (source,), layout, shape, operand.dtype, None, operand.origin)
-    return replace(found, axes=tuple(axes))
+    return replace(found, axes=tuple(axes), derived=True)
 
 
 def store_moves(graph: Graph) -> Graph:
@@ -232,15 +232,15 @@ def _gathered(value: Value, builder: _Builder) -> int:
 
 def _filled(value: Value, builder: _Builder) -> int:
     """Memory whose parts the kernels that compute the sources of a map store."""
-    at = builder.add(replace(value, op=ops.EMPTY, src=(), arg=None, output=False))
+    empty = replace(value, op=ops.EMPTY, src=(), arg=None, output=False, derived=True)
+    at = builder.add(empty)
     for number, piece in enumerate(value.arg.pieces):
         source = value.src[piece.source]
         if builder.values[source].op.kind != "map":
             source = builder.copied(replace(builder.values[source], output=False), source)
         arg = layout_of(value.arg, number, value.perm)
-        update = replace(value, op=ops.UPDATE, src=(at, source), arg=arg, piece=number)
-        at = builder.add(replace(update, output=False))
-    builder.values[at] = replace(builder.values[at], output=value.output)
+        at = builder.add(replace(empty, op=ops.UPDATE, src=(at, source), arg=arg, piece=number))
+    builder.values[at] = replace(builder.values[at], output=value.output, derived=value.derived)
     return at
 
 
@@ -354,11 +354,12 @@ def _sunk_move(value: Value, builder: _Builder, cheap: set[int], done: dict[int,
         if value.axes is not None:
             shown = _seen_through(value, below, source, builder)
         else:
-            shown = replace(value, src=(source,) * len(value.src), dtype=operand.dtype)
+            src_of_shown = (source,) * len(value.src)
+            shown = replace(value, src=src_of_shown, dtype=operand.dtype, derived=True)
         src.append(_sunk_move(shown, builder, cheap, done))
     perm = value.perm if value.axes is None else _seen_order(value, below)
     found = replace(below, src=tuple(src), shape=value.shape, perm=perm, axes=None)
-    done[at] = builder.add(replace(found, output=False))
+    done[at] = builder.add(replace(found, output=False, derived=True))
     cheap.add(done[at])
     return done[at]
 

@@ -194,7 +194,7 @@ class _Writer:
         picks = tuple([place if each == axis else -1 for each in range(len(value.shape))])
         view = Value(
             ops.VIEW, (index,), layout, shape, value.dtype, None, value.origin,
-            axes=axes, picks=picks,
+            axes=axes, picks=picks, derived=True,
         )  # fmt: skip
         return self.add(view)
 
@@ -220,7 +220,7 @@ class _Writer:
                 found = self.step(row, found, one)
             found = self.cast(found, value.dtype)
         last = self.values[found]
-        self.values[found] = replace(last, perm=value.perm, output=value.output)
+        self.values[found] = replace(last, perm=value.perm, output=value.output, derived=False)
         return found
 
     def place_of(self, name: str, each: list[int]) -> int:
@@ -258,7 +258,7 @@ class _Writer:
         self, name: str, sources: tuple[int, ...], loop: object, dtype: np.dtype[np.generic]
     ) -> int:
         row, like = ops.TABLE[name], self.like
-        made = Value(row, sources, loop, like.shape, dtype, like.perm, self.origin)
+        made = Value(row, sources, loop, like.shape, dtype, like.perm, self.origin, derived=True)
         found = self.add(made)
         self.open.add(found)
         return found

@@ -443,6 +443,10 @@ class NumpyProgram(Pooled):
         """Run every chunk; the union of the IEEE flags."""
         return self._launch(launch, [address_of(each) for each in launch.arrays], launch.scalars)
 
+    def reserve(self, launch: Launch) -> None:
+        """As `base.Program.reserve`: for this thread, which takes the chunks that others cannot."""
+        thread_scratch().reserve(self._needs(launch.sizes.tolist()))
+
     def prepare_addresses(self, launch: Launch) -> Bound:
         """As `base.Program.prepare_addresses`."""
 

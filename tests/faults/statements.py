@@ -26,6 +26,10 @@ STATEMENTS = (
     "{x} = np.minimum({y}, 1e6) - {x}.max()", "{x} = {y}[::-1] + {z}", "{x} = {y}.copy()",
     "{x} = np.concatenate([{x}[{i}:], {y}[:{i}]])", "{x} = abs({y}) + {x}.min()", "{x}[{i}] = 3.0",
     "{x} = np.sqrt(abs({x})) + {z}", "{x}[::3] = {y}[::3] * 2", "np.negative({x}, out={x})",
+    "{x} = np.roll({y}, {i}) * 0.5 + {z}", "{x} = np.repeat({y}[::2] * 0.5, 2) - {z}",
+    "{x} = np.concatenate([{x}[{i}:] * 0.5, {y}[:{i}] - 1])",
+    "{x}[1:-1] = np.roll({y} - 1.0, {j})[1:-1] * 0.5", "{x} += np.roll({x} * 0.25, 1)",
+    "{x} = np.pad({y} * 0.5, 2, mode='wrap')[2:-2] - np.roll({x} + 1.0, -1)",
     "{x} = np.sort({y}) - {z}", "{x}[{i}:] += np.cumsum({y}[{i}:]) * 1e-5",
 )  # fmt: skip
 LOOKS = (

@@ -15,6 +15,7 @@ import numpy as np
 
 from lazyfuse.codegen.graph.linearize import Recording
 from lazyfuse.codegen.plan.chains import Chain
+from lazyfuse.codegen.plan.lifetimes import shares
 from lazyfuse.codegen.plan.plan import KernelStep, Plan
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Device, Source
@@ -34,7 +35,7 @@ from lazyfuse.runtime.capture.replay import (
 )
 from lazyfuse.runtime.execution import program_tiers, tiled_run
 from lazyfuse.runtime.execution.executor import Run
-from lazyfuse.runtime.execution.moved import Others
+from lazyfuse.runtime.execution.moved import Moved, Others, loaded
 from lazyfuse.runtime.execution.run_values import at_most
 from lazyfuse.runtime.layout.copies import BlockPart, Copy, copy_of
 from lazyfuse.runtime.layout.meta_arrays import address
@@ -160,7 +161,8 @@ class CapturingRun(Run):
 
     def reached(self) -> tuple[tuple[int, BlockPart], ...]:
         """The values that the run has made and that are still needed."""
-        made = {i for i, each in enumerate(self.env) if each is not None}
+        values = self.plan.graph.values
+        made = {i for i, x in enumerate(self.env) if x is not None and not values[i].derived}
         found = [(i, self.located(i)) for i in sorted(made.difference(self.plan.bound))]
         if not all(self.is_flat(part.root) for _, part in found):
             self.fit = False
@@ -216,6 +218,22 @@ class CapturingRun(Run):
         for index in step.targets.values():
             self.updated(index, self.array(index))
         return outputs
+
+    def launch_all(
+        self,
+        step: KernelStep,
+        shape: tuple[int, ...],
+        operands: list[Array | Moved],
+        outputs: list[Array],
+    ) -> Any:
+        before = len(self.events)
+        flags = super().launch_all(step, shape, operands, outputs)
+        made = [each for each in self.events[before:] if type(each) is LaunchEvent]
+        if len(made) > 1 and any(each.language == "numpy" for each in made):
+            inputs = loaded(operands)
+            if step.targets or any(shares(x, out) for x in inputs for out in outputs):
+                self.fit = False  # blocked NumPy allocates: a box could fail after another's writes
+        return flags
 
     def launch(
         self,

@@ -350,7 +350,8 @@ def keep_updates(
 ) -> None:
     """After a failure: commit updates, so that updated memory is not updated again."""
     for index, part, after in replay.updates:
-        if after < done and roots[part.root] is not None:
+        derived = plan.graph.values[index].derived
+        if after < done and not derived and roots[part.root] is not None:
             commit(plan, nodes, index, part.of(roots[part.root]))
 
 

@@ -25,7 +25,7 @@ from lazyfuse.codegen.plan.lifetimes import crosses_itself, overlap, safe_source
 from lazyfuse.codegen.plan.plan import KernelStep
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices import critical, progress
-from lazyfuse.devices.base import DeviceError, DeviceLost, Later
+from lazyfuse.devices.base import DeviceError, DeviceLost, Later, Program
 from lazyfuse.errors import EvaluationError
 from lazyfuse.runtime.events import counters, decisions, spans
 from lazyfuse.runtime.execution import (
@@ -309,7 +309,7 @@ class Run(RunValues):
             owners = 3 + in_parts
             if value.op is ops.LEAF:
                 # another thread may evaluate a reader of it, too
-                if self.careful or concurrency.current is not None:
+                if self.keeps_leaves() or concurrency.current is not None:
                     continue
                 edges = self.recording.edges.get(id(self.nodes[value.origin]), 0)
                 if references.of(self.nodes[value.origin]) > edges + 1:  # 1: the recording's list
@@ -402,10 +402,15 @@ class Run(RunValues):
             return self.launch(step, shape, inputs, outputs)
         flags: int | Later = 0
         count = len(operands)
-        for each in boxes:
-            own = self.launch(
-                step, each.shape, each.arrays[:count], each.arrays[count:], each.others
-            )
+        split = [
+            (each.shape, each.arrays[:count], each.arrays[count:], each.others) for each in boxes
+        ]
+        if len(split) > 1 and not self.off_cpu:
+            for box in split:  # none may fail after another one has written
+                lowered, program = self.select(step, *box)
+                program.reserve(lowered.launch(program.source.language, [*box[1], *box[2]], ()))
+        for box in split:
+            own = self.launch(step, *box)
             both = isinstance(flags, int) and isinstance(own, int)
             flags = flags | own if both else program_tiers.Both(flags, own)  # type: ignore[operator]
         return flags
@@ -425,10 +430,7 @@ class Run(RunValues):
         others: Others = (),
     ) -> int | Later:
         """Start a kernel on the present device; its exceptions, or the pending launch."""
-        order = self.order(step, len(shape))
-        lowered, program = program_tiers.select_program(
-            step, shape, inputs, outputs, order, self.device, self.refused, others
-        )
+        lowered, program = self.select(step, shape, inputs, outputs, others)
         counters.kernel_begins(step, self, program.source)
         scalars = tuple([self.number(index) for index in step.scalars])
         arrays = inputs + outputs
@@ -445,6 +447,20 @@ class Run(RunValues):
         if program_tiers.awaited(program, lowered, self.device):
             counters.waited(1, took)
         return flags
+
+    def select(
+        self,
+        step: KernelStep,
+        shape: tuple[int, ...],
+        inputs: list[Array],
+        outputs: list[Array],
+        others: Others = (),
+    ) -> tuple[Lowered, Program]:
+        """A kernel at concrete sizes, and the program that runs it on the present device."""
+        order = self.order(step, len(shape))
+        return program_tiers.select_program(
+            step, shape, inputs, outputs, order, self.device, self.refused, others
+        )
 
     def refused(self, step: KernelStep, why: str) -> None:
         """Report that compiled text was refused: the kernel runs as blocked NumPy."""

@@ -9,9 +9,19 @@ may be told some runs later; no name is ever taken from here.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from lazyfuse.codegen.graph import interpret
+from lazyfuse.runtime.numerics import fp_flags
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# One of these operands raises an exception if any operand does.
+EXTREMES = (0.0, 1.0, -2.0, 1e-300, 3e38, -3e38, 1.7e308, -1.7e308, np.inf, -np.inf)
 # Runs after the last news in which the interpreter is asked each time. Then at powers of two.
 ALWAYS = 8
 # Places of a program that share a kernel and are told apart.
@@ -61,3 +71,26 @@ def at(known: dict[Any, KnownExceptions], place: Any) -> KnownExceptions:
             known.clear()
         known[place] = KnownExceptions()
     return known[place]
+
+
+def possible(run: Any, index: int, known: Mapping[int, Array], result: Array | None) -> int:
+    """What an operation of a run can have raised some of whose operands are lost."""
+    values = run.plan.graph.values
+    value = values[index]
+    sources = [values[each] for each in value.src]
+    bits = 0
+    for tried in itertools.product(EXTREMES, repeat=sum(s not in known for s in value.src)):
+        rest = iter(tried)
+        with np.errstate(all="ignore"):
+            made = [
+                known[each] if each in known else np.full(run.shape(each), next(rest), x.dtype)
+                for each, x in zip(value.src, sources, strict=True)
+            ]
+        with fp_flags.collecting() as flags:
+            interpret.run_node(
+                value.op, value.arg, run.shape(index), value.dtype, value.perm, made,
+                [each.perm for each in sources],
+            )  # fmt: skip
+        bits |= flags.bits
+    operation = [(value.op, run.nodes[value.origin])]
+    return bits if result is None else bits & fp_flags.shown([result], operation)

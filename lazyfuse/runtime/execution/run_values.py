@@ -7,7 +7,6 @@ memory that the host cannot read.
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,10 +51,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 # Runs that keep the operands of a plan's kernels once exceptions arose whose operands were lost.
 KEEPING = 64
-
-
-# One of these operands raises an exception if any operand does.
-EXTREMES = (0.0, 1.0, -2.0, 1e-300, 3e38, -3e38, 1.7e308, -1.7e308, np.inf, -np.inf)
 
 
 class Abandoned(Exception):
@@ -349,12 +344,18 @@ class RunValues:
             at = values[at].src[0]
         value = values[at]
         if value.op is ops.LEAF:
-            if value.origin not in self.free or self.careful:
+            if value.origin not in self.free or self.keeps_leaves():
                 return False
             self.overwrites = True
             self.take(self.nodes[value.origin])
             return True
         return not value.output and values[before].op is not ops.VIEW
+
+    def keeps_leaves(self) -> bool:
+        """Whether the run may end halfway where what it has made is the value of no node: then its
+        operands are needed again.
+        """
+        return self.careful or self.plan.fragments
 
     def take(self, node: Node) -> None:
         """Prepare for a write to the memory of a leaf that only this run holds."""
@@ -449,31 +450,12 @@ class RunValues:
         left = bits & ~reduce(or_, found.values(), 0)
         for index in step.in_order if left else ():
             if index not in found:
-                found[index] = left & self.possible(index, known, stored.get(index))
+                found[index] = left & known_exceptions.possible(
+                    self, index, known, stored.get(index)
+                )
                 left &= ~found[index]
         known_here.add(bits, found)
         return [found.get(index, 0) for index in step.in_order]
-
-    def possible(self, index: int, known: Mapping[int, Array], result: Array | None) -> int:
-        """What an operation can have raised some of whose operands are lost."""
-        value = self.plan.graph.values[index]
-        sources = [self.plan.graph.values[each] for each in value.src]
-        bits = 0
-        for tried in itertools.product(EXTREMES, repeat=sum(s not in known for s in value.src)):
-            rest = iter(tried)
-            with np.errstate(all="ignore"):
-                made = [
-                    known[each] if each in known else np.full(self.shape(each), next(rest), x.dtype)
-                    for each, x in zip(value.src, sources, strict=True)
-                ]
-            with fp_flags.collecting() as flags:
-                interpret.run_node(
-                    value.op, value.arg, self.shape(index), value.dtype, value.perm, made,
-                    [each.perm for each in sources],
-                )  # fmt: skip
-            bits |= flags.bits
-        operation = [(value.op, self.nodes[value.origin])]
-        return bits if result is None else bits & fp_flags.shown([result], operation)
 
     def recorded(self, index: int) -> list[Node]:
         """The recorded nodes of a value: equal ones are computed once."""
@@ -569,7 +551,8 @@ class RunValues:
     def commit_updates(self) -> None:
         """After a failure: commit updates, so that updated memory is not updated again."""
         values = self.plan.graph.values
-        self.commit([i for i, value in enumerate(values) if value.op is ops.UPDATE])
+        updates = [i for i, each in enumerate(values) if each.op is ops.UPDATE]
+        self.commit([i for i in updates if not values[i].derived])
 
     def commit_reached(self) -> None:
         """After a failure: commit existing values, for pending work to go on from.
@@ -577,7 +560,8 @@ class RunValues:
         The operands of those values may have been written over, so they cannot be computed again.
         """
         if self.spoilt:
-            self.commit(range(len(self.env)))
+            values = self.plan.graph.values
+            self.commit([i for i, value in enumerate(values) if not value.derived])
         else:
             self.commit_updates()
 
