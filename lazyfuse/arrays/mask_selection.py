@@ -22,7 +22,7 @@ import numpy as np
 
 from lazyfuse import config
 from lazyfuse.arrays import ndarray as array
-from lazyfuse.arrays import operators, recording
+from lazyfuse.arrays import operators, recording, records
 from lazyfuse.arrays.conversion import real_operand
 from lazyfuse.arrays.ndarray import (
     CANONICAL,
@@ -42,7 +42,7 @@ from lazyfuse.arrays.ndarray import (
 from lazyfuse.arrays.nodes import constant
 from lazyfuse.arrays.operators import PLAIN, dtype_of, operand_node
 from lazyfuse.arrays.recording import find_loop, reduce_node, shape_of, step
-from lazyfuse.arrays.storage import leaf
+from lazyfuse.arrays.storage import Records, leaf
 from lazyfuse.codegen.graph.node import HostCall, Node
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.table import ops, promotion
@@ -190,7 +190,8 @@ def of(x: Any) -> MaskSelection | None:
     """The selection of an array that still has a dynamic size; else None."""
     if type(x) is not ndarray or x._eager is not None or x._node is not None:
         return None
-    return getattr(x, "_selection", None) if x._storage is None else None
+    found = getattr(x, "_selection", None) if x._storage is None else None
+    return found if type(found) is MaskSelection else None
 
 
 def _made(record: MaskSelection) -> Any:
@@ -227,7 +228,9 @@ def resolve(x: ndarray) -> Any:
     if found is not None:
         with evaluate.held():
             found = x._selection
-            if found is not None:
+            if type(found) is Records:
+                records.settle(x, found)
+            elif found is not None:
                 node = found.values()
                 number = node.shape[0]
                 # `_selection` last: another thread always finds one of them

@@ -11,7 +11,8 @@ An array is in one of four states:
   the geometry of this array in it. `_reals` and `_ticket` find the numpy array of this array in the
   storage (see `real_view`). In C a part holds it itself (native/parts.c).
 - dynamic-size: none of the three is set, `_selection` has the values and the mask of a selection
-  whose size the program has not needed yet (mask_selection.py). `materialise` ends this state.
+  whose size the program has not needed yet (mask_selection.py), or a structured array's memory
+  whose fields are recorded (records.py). `materialise` ends this state.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from lazyfuse.arrays.nodes import snapshot as snapshot
 from lazyfuse.arrays.nodes import updated
 from lazyfuse.arrays.storage import CANONICAL as CANONICAL
 from lazyfuse.arrays.storage import (
+    Records,
     Storage,
     foreign,
     fresh_leaf,
@@ -427,6 +429,9 @@ def geometry(x: ndarray) -> Array:
     if node is not None:
         return meta_array(node.shape, node.dtype, node.perm)
     if x._storage is None:
+        found = getattr(x, "_selection", None)
+        if type(found) is Records:
+            return found.meta
         materialise(x)  # it was dynamic-size
         return geometry(x)
     return x._view

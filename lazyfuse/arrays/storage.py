@@ -318,6 +318,20 @@ class Storage:
         return True
 
 
+class Records:
+    """The memory of a structured array whose fields are recorded (records.py)."""
+
+    __slots__ = ("meta", "storage")
+
+    def __init__(self, storage: Storage, meta: Array) -> None:
+        self.storage = storage
+        self.meta = meta
+
+    @property
+    def dtype(self) -> DType:
+        return self.meta.dtype
+
+
 EXPORTED: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 """id of the numpy array at the end of a chain of bases -> the storage (or array) that owns it."""
 _owners: dict[int, weakref.ref[Any]] = EXPORTED.data  # type: ignore[attr-defined]

@@ -184,7 +184,7 @@ def diag(v: Any, k: Any = 0) -> Any:
     zero = np.zeros((), dtype_of(v))
     assert arg is not None, "three pieces"
     column = recorded((v, zero), arg, dtype_of(v))
-    place = np.arange(size)
+    place = np.arange(size, dtype=np.int32)
     return elementwise.where(asarray(place[:, None] + k) == place, column[:, None], zero)
 
 
