@@ -155,9 +155,10 @@ def _places(obj: Any, length: int) -> list[int] | None:
 
 def _one_axis(arr: Any, axis: Any) -> tuple[Any, int]:
     """The array and its axis that `insert` and `delete` work on."""
+    rank = geometry(arr).ndim
     if axis is None:
-        return methods.ravel(arr), 0
-    return arr, normalize_axis(axis, geometry(arr).ndim)
+        return arr if rank == 1 else methods.ravel(arr), 0
+    return arr, normalize_axis(axis, rank)
 
 
 @_replaces(np.delete)
