@@ -69,9 +69,10 @@ def steps_over(x: ndarray, value: Any, region: Array | None = None) -> bool:
     if type(value) is not ndarray or x._storage is None or value._storage is not x._storage:
         return False
     part, region = geometry(value), geometry(x) if region is None else region
-    if not part.ndim == region.ndim == 1 or part.strides == region.strides:
+    if region.ndim != 1 or not part.ndim:
         return False
-    return part.strides[0] * region.strides[0] > 0 and np.may_share_memory(part, region)
+    step, other = region.strides[0], part.strides[-1]  # further axes of the value are of length 1
+    return step != other and step * other > 0 and np.may_share_memory(part, region)
 
 
 def is_operand(x: Any) -> bool:

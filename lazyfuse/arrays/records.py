@@ -8,11 +8,9 @@ of ours. The array itself then has none of the other states (ndarray.py): `_sele
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from lazyfuse.arrays.ndarray import ndarray, on_storage, options, pin
+from lazyfuse.arrays.ndarray import geometry, ndarray, on_storage, options, pin
 from lazyfuse.arrays.storage import CANONICAL, Records, Storage, leaf
 from lazyfuse.codegen.graph import references
 from lazyfuse.devices.caches import cached
@@ -23,10 +21,11 @@ from lazyfuse.runtime.scheduling import evaluate
 def field(x: ndarray, name: str) -> ndarray | None:
     """A field of a structured array, to be recorded; None if NumPy makes the view at once."""
     records = _records(x)
-    view = None if records is None else records.meta[name]
-    if records is None or view.dtype != records.storage.node.dtype:
+    if records is None:
         return None
-    return on_storage(records.storage, view, ORIGIN, x)
+    view = records.meta[name]
+    is_unit = view.dtype == records.storage.node.dtype
+    return on_storage(records.storage, view, ORIGIN, x) if is_unit else None
 
 
 def _records(x: ndarray) -> Records | None:
@@ -49,14 +48,14 @@ def _records(x: ndarray) -> Records | None:
 
 def _is_own(x: ndarray) -> bool:
     """Whether nothing but an array of ours leads to its memory, which is large and packed."""
-    flags = x._eager.flags
+    flags = x._eager.flags  # type: ignore[union-attr]  # no name for it: references are counted
     packed = flags.owndata and flags.c_contiguous and flags.aligned and flags.writeable
     del flags  # they hold the array
     return (
         packed
         and x._base is None
-        and x._eager.nbytes >= 8 * options.eager_below
-        and not is_exported(x._eager)
+        and geometry(x).nbytes >= 8 * options.eager_below
+        and not is_exported(geometry(x))
         and references.of(x._eager) <= 1
     )
 
@@ -77,5 +76,5 @@ def settle(x: ndarray, records: Records) -> None:
     pin(records.storage)
     flat = records.storage.memory()
     x._may_grow = True
-    x._eager = np.ndarray(records.meta.shape, records.dtype, flat)  # type: ignore[arg-type]
+    x._eager = np.ndarray(records.meta.shape, records.dtype, flat)
     x._selection = None

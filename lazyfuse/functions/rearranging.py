@@ -15,9 +15,10 @@ import numpy as np
 from lazyfuse.arrays import methods
 from lazyfuse.arrays.ndarray import concrete_value, geometry, ndarray
 from lazyfuse.arrays.operators import dtype_of
+from lazyfuse.arrays.recording import host
 from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.shapes import normalize_axes, normalize_axis, size_of
-from lazyfuse.functions import decompositions, elementwise
+from lazyfuse.functions import decompositions, elementwise, joining
 from lazyfuse.functions.creation import asarray
 from lazyfuse.functions.moving import (
     MOST_PIECES,
@@ -35,6 +36,7 @@ from lazyfuse.runtime.layout.meta_arrays import keep_order
 from lazyfuse.runtime.scheduling.compound_calls import as_one
 
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
+FEW_WEIGHTS = 11  # of a convolution: more are products of NumPy's BLAS
 WIDE = 1024  # a wider border is NumPy's: its places are found one by one
 _WHOLE = (int, np.integer)
 _NUMBERS = (int, float, complex, np.number, np.bool_)
@@ -247,3 +249,62 @@ def resize(a: Any, new_shape: Any) -> Any:
     if arg is None:
         return None
     return methods.reshape(recorded((methods.ravel(a),), arg, dtype_of(a)), shape)
+
+
+# ------------------------------------------------------------------------------ small convolutions
+
+
+@_replaces(np.convolve)
+def convolve(a: Any, v: Any, mode: Any = "full") -> Any:
+    """As `numpy.convolve`."""
+    weights = _weights(v)
+    return None if weights is None else _slid(a, weights[::-1], mode)
+
+
+@_replaces(np.correlate)
+def correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
+    """As `numpy.correlate`."""
+    weights = _weights(v)
+    return None if weights is None else _slid(a, weights, mode)
+
+
+def _weights(v: Any) -> Any:
+    """A few known numbers as a row; None for what NumPy adds in an order of its own."""
+    real = concrete_value(v) if type(v) is ndarray else v
+    if not isinstance(real, (np.ndarray, list, tuple)) or len(real) > FEW_WEIGHTS:
+        return None
+    found = np.array(real)
+    return found if found.ndim == 1 and found.size and found.dtype in CANONICAL else None
+
+
+def _slid(a: Any, weights: Any, mode: Any) -> Any:
+    """Sums of products along a row: shifted views of it, added in NumPy's order.
+
+    At the ends NumPy calls BLAS, which may round in another way: it does so here.
+    """
+    dtype = np.result_type(dtype_of(a), weights.dtype)
+    n, k = geometry(a).size, len(weights)
+    if geometry(a).ndim != 1 or n < 2 * k or dtype.kind not in "iuf" or dtype.char in "eg":
+        return None
+    before = {"full": k - 1, "same": k // 2, "valid": 0}.get(mode if type(mode) is str else "")
+    if before is None:
+        return None
+    row, weights = methods.astype(a, dtype, copy=False), weights.astype(dtype)
+    middle = dtype.type(0)
+    for at, weight in enumerate(weights):
+        middle = middle + row[at : at + n - k + 1] * weight
+    if mode == "valid" or k == 1:
+        return middle
+    after = k - 1 if mode == "full" else k - 1 - before
+    parts = [_end(row[:k], weights, k - 1 - before, k - 1), middle]
+    parts.append(_end(row[-k:], weights, k, k + after))
+    return joining.concatenate([part for part in parts if part is not None])
+
+
+def _end(row: Any, weights: Any, begin: int, stop: int) -> Any:
+    """Some of the sums that do not have all products."""
+
+    def sums(values: Any) -> Any:
+        return np.correlate(values, weights, "full")[begin:stop]
+
+    return host("correlate", sums, (row,), (stop - begin,), weights.dtype) if begin < stop else None
