@@ -14,7 +14,7 @@ import numpy as np
 from lazyfuse.arrays import (
     base as core,
 )
-from lazyfuse.arrays import index_keys, library_indexing, mask_selection, records, scatter
+from lazyfuse.arrays import index_keys, library_indexing, mask_selection, scatter
 from lazyfuse.arrays import (
     ndarray as array,
 )
@@ -83,7 +83,7 @@ Real = np.ndarray
 
 def get_item(self: ndarray, key: Any) -> Any:
     """As `numpy.ndarray.__getitem__`."""
-    if type(key) is str and (part := records.field(self, key)) is not None:
+    if type(key) is str and (part := index_keys.field(self, key)) is not None:
         return part
     small = self._eager
     if small is None:
@@ -227,7 +227,7 @@ def _read_advanced(self: ndarray, key: Any) -> Any:
 
 def set_item(self: ndarray, key: Any, value: Any) -> None:
     """As `numpy.ndarray.__setitem__`."""
-    if type(key) is str and (part := records.field(self, key)) is not None:
+    if type(key) is str and (part := index_keys.field(self, key)) is not None:
         set_item(part, ..., value)
         return
     small = self._eager

@@ -21,8 +21,8 @@ from weakref import ref
 import numpy as np
 
 from lazyfuse import config
+from lazyfuse.arrays import index_keys, operators, recording
 from lazyfuse.arrays import ndarray as array
-from lazyfuse.arrays import operators, recording, records
 from lazyfuse.arrays.conversion import real_operand
 from lazyfuse.arrays.ndarray import (
     CANONICAL,
@@ -229,7 +229,7 @@ def resolve(x: ndarray) -> Any:
         with evaluate.held():
             found = x._selection
             if type(found) is Records:
-                records.settle(x, found)
+                index_keys.settle(x, found)
             elif found is not None:
                 node = found.values()
                 number = node.shape[0]

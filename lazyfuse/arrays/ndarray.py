@@ -12,7 +12,7 @@ An array is in one of four states:
   storage (see `real_view`). In C a part holds it itself (native/parts.c).
 - dynamic-size: none of the three is set, `_selection` has the values and the mask of a selection
   whose size the program has not needed yet (mask_selection.py), or a structured array's memory
-  whose fields are recorded (records.py). `materialise` ends this state.
+  whose fields are recorded (index_keys.py). `materialise` ends this state.
 """
 
 from __future__ import annotations
@@ -145,11 +145,6 @@ def root_of(x: ndarray) -> ndarray:
     """The array that views of `x` have as their base."""
     base = x._base
     return x if base is None else base
-
-
-def is_recordable(dtype: DType) -> bool:
-    """Whether arrays of this dtype are ever recorded."""
-    return dtype in CANONICAL
 
 
 def wrap(value: Any) -> Any:

@@ -319,7 +319,7 @@ class Storage:
 
 
 class Records:
-    """The memory of a structured array whose fields are recorded (records.py)."""
+    """The memory of a structured array whose fields are recorded (index_keys.py)."""
 
     __slots__ = ("meta", "storage")
 

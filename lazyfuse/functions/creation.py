@@ -18,7 +18,6 @@ from lazyfuse.arrays.ndarray import (
     alone,
     full_node,
     geometry,
-    is_recordable,
     ndarray,
     node_of,
     scalar_node,
@@ -346,7 +345,7 @@ def full(
 
 def _filled_with(model: Any, value: Any) -> Any:
     lazy = type(value) in (ndarray, scalar)
-    if lazy and not value.ndim and not creation(model) and is_recordable(value.dtype):
+    if lazy and not value.ndim and not creation(model) and value.dtype in CANONICAL:
         return _recorded(model, node_of(asarray(value).astype(model.dtype)))
     real = to_numpy(value)
     if not creation(model) and np.ndim(real) == 0:

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from lazyfuse.arrays.ndarray import (
+    CANONICAL,
     export,
     gather,
-    is_recordable,
     ndarray,
     on_storage,
     real_view,
@@ -190,7 +190,7 @@ class _ExportedArgument:
     @classmethod
     def of(cls, real: Array) -> _ExportedArgument | None:
         """Take `real` for the call; None if it is small or cannot be recorded."""
-        if not real.size or small(real.size) or not is_recordable(real.dtype):
+        if not real.size or small(real.size) or real.dtype not in CANONICAL:
             return None
         found = window(real)
         storage = None if found is None else foreign_over(real, found)
