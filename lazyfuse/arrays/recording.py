@@ -72,7 +72,7 @@ def steps_over(x: ndarray, value: Any, region: Array | None = None) -> bool:
     if region.ndim != 1 or not part.ndim:
         return False
     step, other = region.strides[0], part.strides[-1]  # further axes of the value are of length 1
-    return step != other and step * other > 0 and np.may_share_memory(part, region)
+    return step != other and step * other >= 0 and np.may_share_memory(part, region)
 
 
 def is_operand(x: Any) -> bool:
