@@ -209,7 +209,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """As `numpy.roll`; recorded if shift and axis are integers or tuples of them."""
     if type(a) is ndarray and materialise(a) is None and dtype_of(a) in CANONICAL:
         shown = geometry(a)
-        if shown.size and _is_known(shift) and _is_turned(shown.ndim, shift, axis):
+        if shown.ndim and shown.size and _is_known(shift) and _is_turned(shown.ndim, shift, axis):
             if small_array(shown):
                 return wrap(rolled(gather(a), shift, axis))
             arg = turned(shown.shape, _hashable(shift), _hashable(axis))

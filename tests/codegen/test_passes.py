@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.codegen.graph import interpret
-from lazyfuse.codegen.graph.as_numpy import as_numpy
 from lazyfuse.codegen.graph.linearize import Graph, linearize
 from lazyfuse.codegen.graph.node import Layout, Node
 from lazyfuse.codegen.plan.plan import make_plan
 from lazyfuse.codegen.rewrite.passes import PASSES
 from lazyfuse.codegen.table import ops
 from tests.campaign import TIMEOUT, rounds
+from tests.codegen.as_numpy import as_numpy
 from tests.codegen.random_graphs import Maker, random_graph
 
 pytestmark = TIMEOUT
