@@ -332,36 +332,46 @@ def _sunk_move(value: Value, builder: _Builder, cheap: set[int], done: dict[int,
     if at in done:
         return done[at]
     below = builder.values[at]
-    carried = [s for s in below.src if builder.values[s].shape != ()] if at in cheap else []
-    alike = value.op is ops.VIEW and all(
-        (operand.shape, operand.perm) == (below.shape, below.perm) and operand.op is not ops.INDEX
-        for operand in [builder.values[s] for s in carried]
-    )
-    inner = any(builder.values[s].op is ops.INDEX for s in carried)
-    through = alike or value.op is ops.INDEX or value.is_piece or (value.axes and not inner)
-    if not carried or set(value.src) != {at} or len(done) > MOVED_LENGTH or not through:
+    operands = [builder.values[source] for source in below.src]
+    carried = [operand for operand in operands if operand.shape != ()] if at in cheap else []
+    by = _shown_by(value, below, carried)
+    if not carried or set(value.src) != {at} or len(done) > MOVED_LENGTH or not by:
         done[at] = builder.add(value)
         return done[at]
-    if not alike and (value.axes is None or inner):
-        # the operands lie in other ways than the result: only the indices say what is shown
+    if by == INDICES:
         value = replace(value, op=ops.INDEX, axes=None, even=False)
     src = []
-    for source in below.src:
-        operand = builder.values[source]
+    for source, operand in zip(below.src, operands, strict=True):
         if operand.shape == ():
             src.append(source)
             continue
-        if value.axes is not None:
+        if by == AXES:
             shown = _seen_through(value, below, source, builder)
         else:
-            src_of_shown = (source,) * len(value.src)
-            shown = replace(value, src=src_of_shown, dtype=operand.dtype, derived=True)
+            repeated = (source,) * len(value.src)
+            shown = replace(value, src=repeated, dtype=operand.dtype, derived=True)
         src.append(_sunk_move(shown, builder, cheap, done))
     perm = value.perm if value.axes is None else _seen_order(value, below)
     found = replace(below, src=tuple(src), shape=value.shape, perm=perm, axes=None)
     done[at] = builder.add(replace(found, output=False, derived=True))
     cheap.add(done[at])
     return done[at]
+
+
+INDICES, AXES, MEMORY = "indices", "axes", "memory"
+
+
+def _shown_by(value: Value, below: Value, operands: list[Value]) -> str:
+    """By what a map or a view can show the operands of what it shows; empty: by nothing."""
+    if value.op is ops.INDEX:
+        return INDICES
+    are_stored = all(operand.op is not ops.INDEX for operand in operands)
+    if value.axes is not None and are_stored:
+        return AXES
+    lies = below.shape, below.perm
+    if are_stored and all((operand.shape, operand.perm) == lies for operand in operands):
+        return MEMORY
+    return INDICES if value.is_piece else ""
 
 
 def forward_updates(graph: Graph) -> Graph:
