@@ -113,7 +113,7 @@ def by_dask(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     if isinstance(found, (tuple, list)):
         return tuple([_ours(each) for each in found])
     if name in _PRODUCTS and "dtype" not in named:  # dask adds parts in the dtype of sums
-        found = found.astype(np.result_type(*[each.dtype for each in parts if _node(each)]))
+        found = found.astype(np.result_type(*[x.dtype for x in parts if hasattr(x, "dtype")]))
     return _ours(found)
 
 
