@@ -7,6 +7,7 @@ has to compile a text: for what it uses, or for how numba is set up (`NUMBA_OPT`
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,6 +72,11 @@ def _optimised(source: Source) -> Iterator[tuple[Any, Any]]:
         builder.getModulePassManager().run(module, builder)
         if has_vector_math:
             inline_vector_math(machine, module)
+        fenced = with_all_flags(str(module)) if "select(" in source.text else ""
+        if not fenced:
+            yield machine, module
+            return
+    with llvm.parse_assembly(fenced, llvm.create_context()) as module:
         yield machine, module
 
 
@@ -105,6 +111,42 @@ def inline_vector_math(machine: Any, module: Any) -> None:
     if hasattr(passes, "add_always_inliner_pass"):
         passes.add_always_inliner_pass()
         passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
+
+
+_COMPUTED = re.compile(r"(?m)^ +(%[\w.]+) = (?:tail )?(?:fadd|fsub|fmul|fdiv|call)\b")
+_CHOICE = re.compile(
+    r"(?m)^( +)(%[\w.]+ = select .*?(?:<\d+ x i1>|i1) %[\w.]+), "
+    r"((?:<\d+ x )?(?:double|float)>?) ([^\s,]+), \3 ([^\s,]+)"
+)
+
+
+def with_all_flags(text: str) -> str:
+    """A module whose choices between computed floats compute both; empty if it has no such choice.
+
+    Code generation makes arithmetic with a mask of a choice in vectors, and a branch of one that
+    divides. The elements that are not chosen would raise no flags then, as they do in NumPy.
+    """
+    computed = set(_COMPUTED.findall(text))
+    declared = dict[str, str]()
+    count = 0
+
+    def fenced(found: re.Match[str]) -> str:
+        nonlocal count
+        indent, choice, kind, *arms = found.groups()
+        lines = []
+        for at, arm in enumerate(arms):
+            if arm in computed:
+                code = kind.strip("<>").replace(" x ", "").replace("double", "f64")
+                code = code.replace("float", "f32")
+                name = f"@llvm.arithmetic.fence.{'v' if kind[0] == '<' else ''}{code}"
+                declared[name] = f"declare {kind} {name}({kind})\n"
+                arms[at] = f"%fence.{count}"
+                lines.append(f"{indent}{arms[at]} = call {kind} {name}({kind} {arm})\n")
+                count += 1
+        return f"{''.join(lines)}{indent}{choice}, {kind} {arms[0]}, {kind} {arms[1]}"
+
+    made = _CHOICE.sub(fenced, text)
+    return made + "".join(declared.values()) if declared else ""
 
 
 def prefer_full_vectors(ir_module: Any, features: str) -> None:

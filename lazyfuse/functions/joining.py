@@ -15,7 +15,7 @@ import numpy as np
 from lazyfuse.arrays import methods
 from lazyfuse.arrays.base import NATIVE
 from lazyfuse.arrays.conversion import to_numpy
-from lazyfuse.arrays.eager_policy import is_there, middling_copy
+from lazyfuse.arrays.eager_policy import middling_copy
 from lazyfuse.arrays.ndarray import (
     alone,
     concrete_value,
@@ -85,40 +85,11 @@ def _is_default_cast(casting: Any) -> bool:
     return type(casting) is str and casting == "same_kind"
 
 
-def _middling(arrays: Any, axis: Any) -> ndarray | None:
-    """A join of a few middling arrays of ours that exist, of one dtype and in C order, at once."""
-    reals: list[Any] = []
-    total = 0
-    for x in arrays:
-        if type(x) is not ndarray or not is_there(x):
-            return None
-        real = gather(x)
-        if not real.flags.c_contiguous or real.dtype not in CANONICAL:
-            return None
-        reals.append(real)
-        total += real.size
-    first = reals[0] if reals else None
-    if first is None or type(axis) is not int or not 0 <= axis < first.ndim:
-        return None
-    if small(total) or not middling_copy((), total) or devices.current() is not devices.cpu():
-        return None
-    if any(each.dtype != first.dtype or each.ndim != first.ndim for each in reals):
-        return None
-    length = sum([each.shape[axis] for each in reals])
-    shape = (*first.shape[:axis], length, *first.shape[axis + 1 :])
-    try:
-        return _joined_now(reals, axis, shape, first.dtype, None)
-    except ValueError:
-        return None  # NumPy's words are about the arrays
-
-
 def _joined(arrays: Any, axis: Any) -> Any:
     if NATIVE is not None and devices.current() is devices.cpu():
         made = NATIVE.join(arrays, axis)
-    else:
-        made = _middling(arrays, axis)
-    if made is not None:
-        return made
+        if made is not None:
+            return made
     if not any(type(x) is ndarray and concrete_value(x) is None for x in arrays):
         return None
     operands = [_as_array(x) for x in arrays]

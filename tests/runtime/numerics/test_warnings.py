@@ -255,7 +255,7 @@ def test_products_of_complex_numbers_warn_as_numpys_contracted_ones() -> None:
     numbers = [complex(x, y) for x in parts for y in parts]
 
     def program(xp: Any, first: complex, second: complex) -> Any:
-        x, y = (np.full(40_000, 1 + 1j) for _ in "xy")
+        x, y = (np.full(36_000, 1 + 1j) for _ in "xy")
         x[7], y[7] = first, second
         return xp.array(x) * xp.array(y)
 
@@ -279,3 +279,32 @@ def test_comparisons_of_nan_are_not_interpreted_in_every_turn(
         for _ in range(100):
             np.asarray(lf.sqrt(x - 2) + lf.where(x > 0, x * 2, x + 1))
     assert 1 <= len(asked) <= 20
+
+
+UNCHOSEN: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "divide": lambda xp, x, y: xp.where(x > 0, 1 / x, 0.0),
+    "divide, summed": lambda xp, x, y: xp.where(x > 0, 1 / x, y).sum(),
+    "invalid, summed": lambda xp, x, y: xp.where(x > 5, (x - y) / (x - y), y).sum(),
+    "multiply": lambda xp, x, y: xp.where(x > 5, y * 1e308 * 1e3, x),
+    "add": lambda xp, x, y: xp.where(x > 5, (y + 1e308) + 1.7e308, x).reshape(9, -1).max(1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNCHOSEN)
+@pytest.mark.usefixtures("recorded")
+def test_what_is_not_chosen_is_computed_too(name: str) -> None:
+    """In compiled kernels: LLVM would make arithmetic with masks, or branches, of the choices."""
+
+    def step(xp: Any) -> Any:
+        x, y = np.linspace(0.0, 1.0, 36_000), np.linspace(0.5, 1.5, 36_000)
+        y[18_000:] = x[18_000:]
+        return UNCHOSEN[name](xp, xp.array(x), xp.array(y))
+
+    with np.errstate(all="ignore"), config.options(compile_ahead=False, compile_after=0):
+        np.asarray(step(lf))  # compiled
+    with config.options(compile_ahead=False, compile_after=0):
+        assert (
+            {words for words, _ in told(step, lf)}
+            == {words for words, _ in told(step, np)}
+            != set()
+        )
