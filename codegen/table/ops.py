@@ -78,7 +78,7 @@ def _reduce_row(row: Op) -> Op:
         identity=ufunc.identity,
         reorderable=bool(row.start) or row.reorderable,
         ulps=64 if inexact else row.ulps,
-        # vectors of accumulators add up lanes that nobody reads
+        # vectors of accumulators add up unused lanes, too
         misreported=row.misreported + ("fc" if row.ordered else ""),
         drops_nan=row.drops_nan,
         start=row.start,
