@@ -292,6 +292,8 @@ def _records(x: ndarray) -> Records | None:
     if found is not None or x._eager is None or not x._may_grow:
         return found if type(found) is Records else None
     with evaluate.quiet:
+        if x._eager is None:  # another thread has done it
+            return _records(x)
         unit = _unit(x._eager.dtype) if _is_own(x) else None
         if unit is None or evaluate.chunked is not None:
             return None

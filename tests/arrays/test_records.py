@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from typing import Any
 
 import numpy
@@ -93,3 +94,22 @@ def test_fields_of_large_arrays_are_recorded_without_a_copy() -> None:
     u = z["u"]  # the array is in NumPy's hands now, and so is its field
     u += 1.0
     assert numpy.asarray(z)["u"][3, 4] == numpy.asarray(u)[3, 4]
+
+
+def test_threads_that_take_a_field_first_share_its_memory() -> None:
+    for _ in range(30):
+        z = lazyfuse.zeros((200, 300), [("u", "f8"), ("v", "f8")])
+        meeting, found = threading.Barrier(4), list[Any]()
+
+        def take(z: Any = z, meeting: Any = meeting, found: list[Any] = found) -> None:
+            meeting.wait()
+            found.append(z["u"])
+
+        threads = [threading.Thread(target=take) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        found[0][...] = 3.0
+        assert [float(each[7, 9]) for each in found] == [3.0] * 4
+        assert numpy.asarray(z)["u"].min() == 3.0
