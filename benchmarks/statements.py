@@ -26,7 +26,7 @@ SECONDS = 0.004  # of a loop in NumPy, about
 
 # Beside `np`: square matrices m and q, vectors v and w of as many elements, whole numbers p of the
 # same length (a permutation) and s (few different ones), a row r and a column c of the matrix, the
-# number of rows n, the turn k, and a row to look at, i.
+# number of rows n, the turn k, a row to look at, i, and a structured array z with fields u and v.
 STATEMENTS: dict[str, tuple[str, ...]] = {
     "rows and columns": (
         "m[i] = q[i] * 2 + q[i - 1]",
@@ -147,6 +147,10 @@ MOVES = (
     "x = np.flip(m + q, 1) * m",
     "x = np.delete(v, 3) * 2",
     "x = np.insert(m, 1, 0, axis=0) * 2",
+    "x = np.repeat(v, 2) * 0.5",
+    "x = np.roll(m, 7) + m",
+    "x = np.convolve(v * 0.5, [1, 2, 1])",
+    "z['u'] += 0.1 * (z['v'] - z['u']); z['v'][1:] = z['u'][:-1] * 0.5",
 )
 """Results whose elements lie elsewhere in their operands: `--moves`."""
 
@@ -160,6 +164,7 @@ def names(np: Any, size: int) -> dict[str, Any]:
     p, s = random.permutation(n * n), random.integers(0, 16, n * n)
     arrays = {"m": m, "q": q, "r": r, "c": r[:, None], "v": v, "w": w, "x": v * 0.5, "p": p, "s": s}
     found = {name: np.array(each) for name, each in arrays.items()}
+    found["z"] = np.ones(n * n, [("u", "f8"), ("v", "f8")])
     return {"np": np, "n": n, "i": n // 2, "k": 0, "t": 0.0, **found}
 
 
@@ -175,6 +180,7 @@ def loop(np: Any, text: str, size: int) -> Callable[[int], float]:
         exec(code, scope)
         for name in "mvxt":
             numpy.asarray(scope[name])
+        numpy.asarray(scope["z"]["u"])
         return (time.perf_counter() - began) / scope["turns"]
 
     return run

@@ -293,7 +293,7 @@ def _records(x: ndarray) -> Records | None:
         return found if type(found) is Records else None
     with evaluate.quiet:
         if x._eager is None:  # another thread has done it
-            return _records(x)
+            return _records(x)  # type: ignore[unreachable]
         unit = _unit(x._eager.dtype) if _is_own(x) else None
         if unit is None or evaluate.chunked is not None:
             return None

@@ -423,6 +423,12 @@ static PyObject *wrap_part(Core *self, PyObject *value)
     return direct_over(value, base_of(self), thin);
 }
 
+/* Whether a key names a field of a small structured array; those of large ones may be recorded. */
+static int is_field(Core *self, PyObject *key)
+{
+    return PyUnicode_CheckExact(key) && !MAY_GROW(self);
+}
+
 static PyObject *array_get(PyObject *x, PyObject *key)
 {
     Core *self = (Core *)x;
@@ -435,7 +441,7 @@ static PyObject *array_get(PyObject *x, PyObject *key)
         if (value != NULL || PyErr_Occurred()) {
             value = wrap_part(self, value);
         }
-        else if (is_basic(key)) {
+        else if (is_basic(key) || is_field(self, key)) {
             done = plain || !MAY_GROW(self);
             value = done ? wrap_part(self, PyObject_GetItem(small, key)) : NULL;
         }
@@ -508,7 +514,7 @@ static int array_set(PyObject *x, PyObject *key, PyObject *value)
         if (is_number(value)) {
             right = value;
         }
-        else if (IS_ARRAY(value) && plain) {
+        else if (IS_ARRAY(value) && (plain || is_field((Core *)x, key))) {
             right = values_of(value);
         }
         else if (IS_REAL(value) && plain && plain_type((PyArrayObject *)value) >= 0) {
@@ -520,7 +526,7 @@ static int array_set(PyObject *x, PyObject *key, PyObject *value)
                 where = NULL;
             }
         }
-        else if (!is_basic(key)) {
+        else if (!is_basic(key) && !is_field((Core *)x, key)) {
             where = NULL;
         }
         PyObject *listed = right != NULL && plain ? index_array(key) : NULL;
