@@ -76,7 +76,7 @@ MUTATIONS = (
     Mutation(
         "donation: a leaf that others hold is written in place",
         "lazyfuse/runtime/execution/run_values.py",
-        "if value.origin not in self.free or self.careful:",
+        "if value.origin not in self.free or self.keeps_leaves():",
         "if False:",
     ),
     Mutation(

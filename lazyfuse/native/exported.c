@@ -455,7 +455,7 @@ static int joined_shape(PyObject *const *values, Py_ssize_t count, long axis, Re
 }
 
 /* join(arrays, axis): a middling join of arrays whose values are there, at once, in memory that was
-   used before; None: as joining._middling. */
+   used before; None: as joining._joined. */
 PyObject *exported_join(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
 {
     PyObject *values[JOINED], *made = NULL, *x = NULL;
