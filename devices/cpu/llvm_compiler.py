@@ -114,9 +114,10 @@ def inline_vector_math(machine: Any, module: Any) -> None:
 
 
 _COMPUTED = re.compile(r"(?m)^ +(%[\w.]+) = (?:tail )?(?:fadd|fsub|fmul|fdiv|call)\b")
+_ARM = r"([^\s,<]+|splat \([^)]*\)|<[^>]*>)"
 _CHOICE = re.compile(
     r"(?m)^( +)(%[\w.]+ = select .*?(?:<\d+ x i1>|i1) %[\w.]+), "
-    r"((?:<\d+ x )?(?:double|float)>?) ([^\s,]+), \3 ([^\s,]+)"
+    rf"((?:<\d+ x )?(?:double|float)>?) {_ARM}, \3 {_ARM}"
 )
 
 
