@@ -291,8 +291,9 @@ def _slid(a: Any, weights: Any, mode: Any) -> Any:
         return None
     row, weights = methods.astype(a, dtype, copy=False), weights.astype(dtype)
     middle = dtype.type(0)
-    for at, weight in enumerate(weights):
-        middle = middle + row[at : at + n - k + 1] * weight
+    with np.errstate(all="ignore"):  # NumPy tells of nothing here
+        for at, weight in enumerate(weights):
+            middle = middle + row[at : at + n - k + 1] * weight
     if mode == "valid" or k == 1:
         return middle
     after = k - 1 if mode == "full" else k - 1 - before

@@ -43,3 +43,11 @@ def test_the_middle_is_one_kernel() -> None:
     told = lazyfuse.explain(lazyfuse.convolve(x * 0.5, [1.0, 2.0, 1.0], "valid") * 3.0)
     assert len(told.kernels) == 1
     assert not told.alone
+
+
+def test_nothing_is_told_as_numpy_tells_nothing() -> None:
+    """Infinities and overflows of a convolution are silent in NumPy; here a warning is an error."""
+    row = numpy.linspace(0.0, 1.0, 50_000)
+    row[[5, 9]] = numpy.inf, 1e308
+    found = lazyfuse.convolve(lazyfuse.array(row) * 1.0, [10.0, -1.0, 1.0])
+    numpy.testing.assert_array_equal(found, numpy.convolve(row, [10.0, -1.0, 1.0]))
