@@ -37,10 +37,11 @@ def recorded(sources: Sequence[Any], arg: Moves, dtype: Any, perm: Perm = None) 
     """The array whose elements a map picks from these operands."""
     dtype = CANONICAL[dtype]
     nodes = tuple([cast_node(as_node(each), dtype) for each in sources])
-    if evaluate.chunked is not None:
-        written = from_node(_written(nodes, arg, dtype, perm))
-        return methods.reshape(written, arg.shape) if arg.space else written
-    return from_node(Node(ops.INDEX, nodes, arg, arg.shape, dtype, perm, caller()))
+    node = Node(ops.INDEX, nodes, arg, arg.shape, dtype, perm, caller())
+    if evaluate.in_chunks is None or not evaluate.in_chunks(node):
+        return from_node(node)
+    written = from_node(_written(nodes, arg, dtype, perm))
+    return methods.reshape(written, arg.shape) if arg.space else written
 
 
 def _written(nodes: Sequence[Node], arg: Moves, dtype: np.dtype[Any], perm: Perm) -> Node:

@@ -56,6 +56,8 @@ WENT_WRONG = {
     "others evaluated together": (
         "a = cut(R1, ((4, 6), (9,))); b = a * 2; c = np.fft.ifft(np.nan_to_num(cut(R2, ((3, 2),))))"
     ),
+    "a product with the host": ("a = np.array(R1) * 1j; b = np.dot(cut(R1, ((4, 6), (9,))), a.T)"),
+    "a move on the host": "a = np.roll(np.array(R1) * 2, 3); b = cut(R1, ((4, 6), (9,))) + a",
 }
 
 
