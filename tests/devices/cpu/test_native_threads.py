@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -127,7 +128,11 @@ def test_short_launches_do_without_workers_that_were_late(work: Any, clock: list
     wrong: list[int] = []
     check(4, 3, wrong)
     crew = work.native._team
-    work.native.are_late()  # a busy machine may have made them late just now
+    before = -1
+    while crew.late.value != before:  # a busy machine may have made them late just now
+        before = crew.late.value
+        time.sleep(0.05)
+    work.native.are_late()
     clock[0] += 10.0
     assert not work.native.are_late()
     crew.late.value += 1
