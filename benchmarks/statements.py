@@ -149,7 +149,7 @@ MOVES = (
     "x = np.insert(m, 1, 0, axis=0) * 2",
     "x = np.repeat(v, 2) * 0.5",
     "x = np.roll(m, 7) + m",
-    "x = np.convolve(v * 0.5, [1, 2, 1])",
+    "x = np.convolve(v * 0.5, [1, 2, 1], 'valid')",
     "z['u'] += 0.1 * (z['v'] - z['u']); z['v'][1:] = z['u'][:-1] * 0.5",
 )
 """Results whose elements lie elsewhere in their operands: `--moves`."""

@@ -15,10 +15,9 @@ import numpy as np
 from lazyfuse.arrays import methods
 from lazyfuse.arrays.ndarray import concrete_value, geometry, ndarray
 from lazyfuse.arrays.operators import dtype_of
-from lazyfuse.arrays.recording import host
 from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.shapes import normalize_axes, normalize_axis, size_of
-from lazyfuse.functions import decompositions, elementwise, joining
+from lazyfuse.functions import decompositions, elementwise
 from lazyfuse.functions.creation import asarray
 from lazyfuse.functions.moving import (
     MOST_PIECES,
@@ -280,32 +279,22 @@ def _weights(v: Any) -> Any:
 def _slid(a: Any, weights: Any, mode: Any) -> Any:
     """Sums of products along a row: shifted views of it, added in NumPy's order.
 
-    At the ends NumPy calls BLAS, which may round in another way: it does so here.
+    Sums at the ends, which lack products, are recorded for integers alone: of floats NumPy has BLAS
+    add them, which may round in another way.
     """
     dtype = np.result_type(dtype_of(a), weights.dtype)
     n, k = geometry(a).size, len(weights)
-    if geometry(a).ndim != 1 or n < 2 * k or dtype.kind not in "iuf" or dtype.char in "eg":
+    if geometry(a).ndim != 1 or n < k or dtype.kind not in "iuf" or dtype.char in "eg":
         return None
     before = {"full": k - 1, "same": k // 2, "valid": 0}.get(mode if type(mode) is str else "")
-    if before is None:
+    if before is None or (before and dtype.kind == "f"):
         return None
     row, weights = methods.astype(a, dtype, copy=False), weights.astype(dtype)
-    middle = dtype.type(0)
+    if before:
+        after = k - 1 if mode == "full" else k - 1 - before
+        row, n = pad(row, (before, after)), n + before + after
+    found = dtype.type(0)
     with np.errstate(all="ignore"):  # NumPy tells of nothing here
         for at, weight in enumerate(weights):
-            middle = middle + row[at : at + n - k + 1] * weight
-    if mode == "valid" or k == 1:
-        return middle
-    after = k - 1 if mode == "full" else k - 1 - before
-    parts = [_end(row[:k], weights, k - 1 - before, k - 1), middle]
-    parts.append(_end(row[-k:], weights, k, k + after))
-    return joining.concatenate([part for part in parts if part is not None])
-
-
-def _end(row: Any, weights: Any, begin: int, stop: int) -> Any:
-    """Some of the sums that do not have all products."""
-
-    def sums(values: Any) -> Any:
-        return np.correlate(values, weights, "full")[begin:stop]
-
-    return host("correlate", sums, (row,), (stop - begin,), weights.dtype) if begin < stop else None
+            found = found + row[at : at + n - k + 1] * weight
+    return found
