@@ -162,17 +162,22 @@ if np.concat is not np.concatenate:
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     """As `numpy.repeat`; recorded if `repeats` is one number."""
     if type(a) is ndarray and type(repeats) is int and repeats > 0 and concrete_value(a) is None:
-        shown = geometry(a)
-        if dtype_of(a) in CANONICAL and shown.size and _is_axis(axis, shown.ndim):
-            if axis is None:
-                a, axis = methods.ravel(a), 0
-            shape = shape_of(a)
-            return recorded((a,), stretched(shape, repeats, axis % len(shape)), dtype_of(a))
+        result = _repeated(a, repeats, axis)
+        if result is not None:
+            return result
     return fallback.run(np.repeat, "repeat", (a, repeats, axis), {})
 
 
-def _is_axis(axis: Any, rank: int) -> bool:
-    return axis is None or (type(axis) is int and -rank <= axis < rank)
+def _repeated(a: ndarray, repeats: int, axis: Any) -> Any:
+    if dtype_of(a) not in CANONICAL or not geometry(a).size:
+        return None
+    row, axis = (methods.ravel(a), 0) if axis is None else (a, axis)
+    shape = shape_of(row)
+    try:
+        place = normalize_axis(axis, len(shape))
+    except (TypeError, ValueError):
+        return None
+    return recorded((row,), stretched(shape, repeats, place), dtype_of(a))
 
 
 @implements(np.roll)

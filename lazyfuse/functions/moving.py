@@ -111,12 +111,6 @@ def _segments_of(positions: Sequence[int]) -> list[Segment]:
 
 
 @cached(1024)
-def picked(shape: Shape, axis: int, positions: tuple[int, ...]) -> Moves | None:
-    """The map of a list of places along an axis; those below zero show the number."""
-    return _along_axis(shape, axis, _segments_of(positions))
-
-
-@cached(1024)
 def padded(shape: Shape, widths: tuple[tuple[int, int], ...], mode: str) -> Moves | None:
     """The map of `numpy.pad`."""
     return _along_axes(
@@ -176,12 +170,10 @@ def between(shape: Shape, axis: int, places: tuple[int, ...]) -> Moves | None:
 @cached(1024)
 def again(shape: Shape, times: tuple[int, ...]) -> Moves | None:
     """The map of an array whose axes are shown several times."""
-    segments = [
-        [(turn * n, n, 0, 1) for turn in range(count)]
-        for n, count in zip(shape, times, strict=True)
-        if count <= MOST_PIECES
-    ]
-    return _along_axes(shape, segments) if len(segments) == len(shape) else None
+    if max(times) > MOST_PIECES:
+        return None
+    turns = zip(shape, times, strict=True)
+    return _along_axes(shape, [[(at * n, n, 0, 1) for at in range(count)] for n, count in turns])
 
 
 @cached(1024)

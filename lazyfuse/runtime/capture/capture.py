@@ -15,10 +15,9 @@ import numpy as np
 
 from lazyfuse.codegen.graph.linearize import Recording
 from lazyfuse.codegen.plan.chains import Chain
-from lazyfuse.codegen.plan.lifetimes import shares
 from lazyfuse.codegen.plan.plan import KernelStep, Plan
 from lazyfuse.codegen.table import ops
-from lazyfuse.devices.base import Device, Source
+from lazyfuse.devices.base import Device, Program, Source
 from lazyfuse.runtime.capture.conditions import may_capture
 from lazyfuse.runtime.capture.replay import (
     LIMIT,
@@ -35,7 +34,7 @@ from lazyfuse.runtime.capture.replay import (
 )
 from lazyfuse.runtime.execution import program_tiers, tiled_run
 from lazyfuse.runtime.execution.executor import Run
-from lazyfuse.runtime.execution.moved import Moved, Others, loaded
+from lazyfuse.runtime.execution.moved import Others
 from lazyfuse.runtime.execution.run_values import at_most
 from lazyfuse.runtime.layout.copies import BlockPart, Copy, copy_of
 from lazyfuse.runtime.layout.meta_arrays import address
@@ -219,21 +218,11 @@ class CapturingRun(Run):
             self.updated(index, self.array(index))
         return outputs
 
-    def launch_all(
-        self,
-        step: KernelStep,
-        shape: tuple[int, ...],
-        operands: list[Array | Moved],
-        outputs: list[Array],
-    ) -> Any:
-        before = len(self.events)
-        flags = super().launch_all(step, shape, operands, outputs)
-        made = [each for each in self.events[before:] if type(each) is LaunchEvent]
-        if len(made) > 1 and any(each.language == "numpy" for each in made):
-            inputs = loaded(operands)
-            if step.targets or any(shares(x, out) for x in inputs for out in outputs):
-                self.fit = False  # blocked NumPy allocates: a box could fail after another's writes
-        return flags
+    def reserve_boxes(self, step: KernelStep, boxes: Sequence[Any]) -> list[Program]:
+        programs = super().reserve_boxes(step, boxes)
+        if any(each.source.language == "numpy" for each in programs):
+            self.fit = False  # blocked NumPy allocates in replays, too
+        return programs
 
     def launch(
         self,

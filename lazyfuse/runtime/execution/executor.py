@@ -406,14 +406,25 @@ class Run(RunValues):
             (each.shape, each.arrays[:count], each.arrays[count:], each.others) for each in boxes
         ]
         if len(split) > 1 and not self.off_cpu:
-            for box in split:  # none may fail after another one has written
-                lowered, program = self.select(step, *box)
-                program.reserve(lowered.launch(program.source.language, [*box[1], *box[2]], ()))
+            loads = loaded(operands)
+            if step.targets or any(shares(x, out) for x in loads for out in outputs):
+                self.reserve_boxes(step, split)
         for box in split:
             own = self.launch(step, *box)
             both = isinstance(flags, int) and isinstance(own, int)
             flags = flags | own if both else program_tiers.Both(flags, own)  # type: ignore[operator]
         return flags
+
+    def reserve_boxes(self, step: KernelStep, boxes: Sequence[Any]) -> list[Program]:
+        """Select the programs of a kernel's boxes, and take their working memory: where one is
+        written over what is needed again, none may fail after another one has written.
+        """
+        found = []
+        for box in boxes:
+            lowered, program = self.select(step, *box)
+            program.reserve(lowered.launch(program.source.language, [*box[1], *box[2]], ()))
+            found.append(program)
+        return found
 
     def gathered(self, operand: Moved) -> Array:
         """An operand in memory of its own, where a kernel would read it in too many boxes."""

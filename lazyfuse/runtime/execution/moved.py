@@ -169,7 +169,7 @@ def _finer(
                     axes[at] = own
     changed: list[Array | Moved] = []
     for each in inputs:
-        own_axes = axes[len(axes) - (len(each.shape) if isinstance(each, Moved) else each.ndim) :]
+        own_axes = axes[len(axes) - len(each.shape) :]
         if isinstance(each, Moved):
             finer = _finer_parts(each, own_axes)
             if finer is None:

@@ -551,8 +551,7 @@ class RunValues:
     def commit_updates(self) -> None:
         """After a failure: commit updates, so that updated memory is not updated again."""
         values = self.plan.graph.values
-        updates = [i for i, each in enumerate(values) if each.op is ops.UPDATE]
-        self.commit([i for i in updates if not values[i].derived])
+        self.commit([i for i, x in enumerate(values) if x.op is ops.UPDATE and not x.derived])
 
     def commit_reached(self) -> None:
         """After a failure: commit existing values, for pending work to go on from.
