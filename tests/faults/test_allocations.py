@@ -269,6 +269,7 @@ def test_in_a_process_without_room(seeds: range) -> None:
 WITHOUT = """
 import _testcapi, gc, sys
 import numpy, lazyfuse
+from lazyfuse.arrays.base import COMPILED
 from tests.faults import statements
 first, last, most = map(int, sys.argv[1:])
 errors = 0
@@ -276,6 +277,8 @@ for seed in range(first, last):
     for number, line in enumerate(statements.program(seed)):
         if "np.cumsum" in line and numpy.__version__ < "2.4":
             continue  # NumPy itself crashes
+        if "numpy.asarray" in line and not COMPILED:
+            continue  # without memory for the callback's arguments ctypes reports a full buffer
         code = compile(line, "<statement>", "exec")
         theirs = statements.arrays(numpy)
         before = statements.values(theirs)
