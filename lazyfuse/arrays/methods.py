@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy as copying
 import operator
+import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -288,7 +289,9 @@ def resize(self: ndarray, /, *shape: Any, refcheck: Any = True, **wrong: Any) ->
     """As `numpy.ndarray.resize`."""
     np.empty(0).resize(0, refcheck=refcheck, **wrong)  # raises
     watched = getweakrefcount(self) - sum(ref() is self for ref in EXPORTED.valuerefs())
-    held = references.of(self) > references.in_method or _is_exported(self)
+    # the arguments of `ndarray.resize(x, shape)` refer to it once more (namespace/subclasses.py)
+    unbound = str(sys._getframe(1).f_globals.get("__name__")).endswith("namespace.subclasses")
+    held = references.of(self) > references.in_method + unbound or _is_exported(self)
     shape = conversion.to_numpy(shape)
 
     def refit(value: Any) -> None:

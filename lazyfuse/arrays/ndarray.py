@@ -28,7 +28,7 @@ from lazyfuse import config
 from lazyfuse.arrays import base as core
 from lazyfuse.arrays.base import ARRAY_SLOTS, HOOKS, Core
 from lazyfuse.arrays.base import may_grow as may_grow
-from lazyfuse.arrays.instance_checks import Kind, kind_for_others
+from lazyfuse.arrays.instance_checks import Kind, kind_for_others, owner
 from lazyfuse.arrays.nodes import caller as caller
 from lazyfuse.arrays.nodes import cast_node as cast_node
 from lazyfuse.arrays.nodes import copy_of as copy_of
@@ -171,9 +171,10 @@ def wrap_shared(value: Any) -> Any:
         return value
     if type(value) is not np.ndarray:
         value = value.view(np.ndarray)
-    owner = lender(terminal(value))
-    if owner is not None:
-        x = _known(value, owner)
+        return with_base(wrap_shared(value), value.base)
+    lent = lender(terminal(value))
+    if lent is not None:
+        x = _known(value, lent)
         if x is not None:
             return x
     if small_array(value) or not value.size or value.dtype not in CANONICAL:
@@ -183,6 +184,13 @@ def wrap_shared(value: Any) -> Any:
         return direct(value)
     # a meta array: the array itself would count as a reference to the memory of its owner
     return on_storage(storage, meta_view(value, storage.origin), ORIGIN, None)
+
+
+def with_base(x: ndarray, base: Any) -> ndarray:
+    """`x`, which shows memory that a subclass's array has: its `base` is NumPy's."""
+    if base is not None and x.base is None:
+        x._base = owner(base) if type(base) is np.ndarray else base
+    return x
 
 
 def _known(value: Array, owner: Any) -> ndarray | None:

@@ -21,6 +21,7 @@ from lazyfuse.arrays.ndarray import (
     ndarray,
     node_of,
     scalar_node,
+    with_base,
     wrap,
     wrap_shared,
 )
@@ -74,9 +75,9 @@ def _finish(value: Any, source: Any) -> Any:
     """NumPy's conversion of `source` as a lazyfuse array: shared if other code has its memory."""
     if type(value) is not np.ndarray:
         return value
-    if value is source or value.base is not None:
+    if value is source:
         return wrap_shared(value)
-    return wrap(value)
+    return wrap(value) if value.base is None else with_base(wrap_shared(value), value.base)
 
 
 def _foreign(like: Any) -> dict[str, Any]:

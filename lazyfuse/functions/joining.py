@@ -223,39 +223,18 @@ _roll: Callable[..., Array] = getattr(np.roll, "_implementation", np.roll)
 
 
 def rolled(a: Array, shift: Any, axis: Any = None) -> Array:
-    """`numpy.roll` of a NumPy array, by two copies if it is in C order.
-
-    The first moves everything by the shift, across the ends of rows too; the second corrects the
-    elements that left their row.
-    """
-    plain = type(a) is np.ndarray and type(shift) is int  # not a list of arrays
-    if not plain or (type(axis) is not int and axis is not None):
+    """`numpy.roll` of a NumPy array: one axis is two copies, without the search for all others."""
+    if type(a) is not np.ndarray or type(shift) is not int or not a.size:
         return _roll(a, shift, axis)
-    shape = a.shape
     if axis is None:
-        inner, length = 1, a.size
-    else:
-        place = axis + len(shape) if axis < 0 else axis
-        if not 0 <= place < len(shape):
-            return _roll(a, shift, axis)  # raises
-        inner, length = size_of(shape[place + 1 :]), shape[place]
-    if not a.size or not a.flags.c_contiguous or a.dtype.hasobject:
+        return rolled(a.ravel(), shift, 0).reshape(a.shape)
+    if type(axis) is not int or not -a.ndim <= axis < a.ndim:
         return _roll(a, shift, axis)
     result = np.empty_like(a)
-    shift %= length
-    if not shift:
-        result[...] = a
-        return result
-    to, source = result.reshape(-1), a.reshape(-1)
-    rows, row_source = result.reshape(-1, length * inner), a.reshape(-1, length * inner)
-    if 2 * shift <= length:
-        way = shift * inner
-        to[way:] = source[:-way]
-        rows[:, :way] = row_source[:, -way:]
-    else:
-        way = (length - shift) * inner
-        to[:-way] = source[way:]
-        rows[:, -way:] = row_source[:, :way]
+    to, source = result.swapaxes(0, axis), a.swapaxes(0, axis)
+    shift %= len(to)
+    to[shift:] = source[: len(to) - shift]
+    to[:shift] = source[len(to) - shift :]
     return result
 
 

@@ -226,17 +226,25 @@ def flat(values: Iterable[Any]) -> Iterable[Any]:
             yield value
 
 
+def _implementing(values: Iterable[Any]) -> list[type]:
+    """The classes of `values` that have the method, as NumPy tells overrides of them."""
+    found: list[type] = []
+    for value in values:
+        kind = np.ndarray if type(value) is ndarray else type(value)
+        if getattr(kind, of_functions.name, None) is not None and kind not in found:
+            place = next((i for i, x in enumerate(found) if issubclass(kind, x)), len(found))
+            found.insert(place, kind)
+    return found
+
+
 def _ask_functions(
     ours: Any, theirs: Any, args: tuple[Any, ...], kwargs: dict[str, Any], first: Any
 ) -> Any:
     values = list(flat([first, *args, *kwargs.values()]))
-    asked = of_functions.find(values)
-    kinds = [type(x) for x in asked]
-    if any(type(x) is ndarray for x in values):
-        kinds.append(ndarray)
-    for value in asked:
+    known = _implementing(values)
+    kinds = [ndarray if kind is np.ndarray else kind for kind in known]
+    for value in of_functions.find(values):
         if of_functions.of_numpy(type(value)):
-            known = [np.ndarray if kind is ndarray else kind for kind in kinds]
             real = _given_to(value, args), _given_to(value, kwargs)
             result = value.__array_function__(theirs, tuple(known), *real)
             result = wrap_shared(result) if type(result) is np.ndarray else result

@@ -223,3 +223,50 @@ def test_an_output_of_a_subclass_is_written_once() -> None:
 
     with mode(0):
         assert written(lazyfuse) == written(np)
+
+
+@pytest.mark.parametrize("size", [6, 40_000])
+@pytest.mark.parametrize("below", MODES)
+def test_plain_views_of_subclasses_have_a_base(size: int, below: int | None) -> None:
+    def bases(xp: Any) -> list[bool]:
+        s = xp.arange(float(size)).view(tagged(xp))
+        views = s.view(xp.ndarray), xp.asarray(s), xp.asarray(s)[1:], xp.array(s)
+        return [isinstance(each.base, xp.ndarray) for each in views]
+
+    with mode(below):
+        assert bases(lazyfuse) == bases(np)
+
+
+def test_overrides_are_told_of_classes_that_override_nothing() -> None:
+    def told(xp: Any) -> list[list[str]]:
+        found = []
+
+        class Plain(xp.ndarray):  # type: ignore[misc]
+            pass
+
+        class Asked(Plain):
+            def __array_function__(self, func: Any, kinds: Any, args: Any, kwargs: Any) -> str:
+                found.append([each.__name__ for each in kinds])
+                return "asked"
+
+        p = xp.arange(3)
+        plain, asked = p.view(Plain), p.view(Asked)
+        for args in ((plain, asked, p), (p, plain, asked), (asked, plain), (p, asked)):
+            assert xp.concatenate(args) == "asked"
+        return found
+
+    assert told(lazyfuse) == told(np)
+
+
+def test_a_resize_by_the_class_counts_references_alike() -> None:
+    def resized(xp: Any) -> list[Any]:
+        p, q = xp.arange(6), xp.arange(6)
+        held = q
+        xp.ndarray.resize(p, 8)
+        try:
+            xp.ndarray.resize(q, 8)
+        except ValueError as error:
+            return [p.tolist(), str(error), held.tolist()]
+        return [p.tolist(), held.tolist()]
+
+    assert resized(lazyfuse) == resized(np)

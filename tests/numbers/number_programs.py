@@ -264,6 +264,12 @@ class _Out:
     def write(self, text: str) -> None: ...
 
 
+def _drawn(value: Any) -> float:
+    """A draw that `value` seeds, by its hash; that of a NaN is its address."""
+    found = random.Random(value).random()
+    return found if value == value else 0.0
+
+
 def tools() -> SimpleNamespace:
     """What the function may hand its numbers to."""
     return SimpleNamespace(
@@ -272,7 +278,7 @@ def tools() -> SimpleNamespace:
         seconds=lambda value: datetime.timedelta(seconds=value), fmean=statistics.fmean,
         pickle=lambda value: pickle.loads(pickle.dumps(value)), deepcopy=copy.deepcopy,
         copy=copy.copy, math=math, hex=float.hex, operator=operator, out=_Out(),
-        random=lambda value: random.Random(value).random(), reduce=functools.reduce,
+        random=_drawn, reduce=functools.reduce,
         accumulate=itertools.accumulate, partial=functools.partial, isinstance=isinstance,
         day=datetime.timedelta(days=1), one=decimal.Decimal(1), third=fractions.Fraction(1, 3),
         counter=Counter(), lists=defaultdict(list), eager=numpy.arange(3.0),
