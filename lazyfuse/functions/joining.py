@@ -28,11 +28,9 @@ from lazyfuse.arrays.ndarray import (
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import host, shape_of
 from lazyfuse.arrays.storage import CANONICAL, leaf
-from lazyfuse.codegen.graph.node import Shape
 from lazyfuse.codegen.graph.shapes import normalize_axis, size_of
-from lazyfuse.devices.caches import cached
 from lazyfuse.functions import decompositions
-from lazyfuse.functions.moving import joined, recorded, stacked, stretched, turned
+from lazyfuse.functions.moving import joined, recorded, stretched, turned
 from lazyfuse.interop import fallback
 from lazyfuse.registry import OURS, THEIRS, dress, implements
 from lazyfuse.runtime.layout.meta_arrays import Array, Perm, joined_order, keep_order
@@ -254,45 +252,17 @@ def stack(*args: Any, **kwargs: Any) -> Any:
 
 
 def _stacked(arrays: Any, axis: Any) -> Any:
-    """The stacked block; None if the decomposition of NumPy's code should do it."""
-    if not 0 < len(arrays) <= PIECES or type(axis) is not int or not all(map(_has_shape, arrays)):
+    """The join of views with one more axis; None if NumPy's code is to look at the arguments."""
+    if type(axis) is not int or not all(type(x) is ndarray for x in arrays):
         return None
-    own, dtype = shape_of(arrays[0]), dtype_of(arrays[0])
-    pending = False
-    for x in arrays:
-        if shape_of(x) != own or dtype_of(x) != dtype:
-            return None
-        pending = pending or concrete_value(x) is None
-    rank = len(own) + 1
-    size = size_of(own) * len(arrays)
-    if not pending or not own or not -rank <= axis < rank or dtype not in CANONICAL:
-        return None
-    if not size or small(size):
+    shapes = {shape_of(x) for x in arrays}
+    rank = len(next(iter(shapes), ())) + 1
+    if len(shapes) != 1 or not -rank <= axis < rank:
         return None
     axis %= rank
-    strides = tuple([geometry(x).strides for x in arrays])
-    return recorded(arrays, stacked(own, len(arrays), axis), dtype, _arranged(own, strides, axis))
+    key = (*[slice(None)] * axis, None)
+    return concatenate([x[key] for x in arrays], axis)
 
-
-def _has_shape(x: Any) -> bool:
-    """Whether `x` is a lazyfuse array, and no dynamic-size selection whose size is not known."""
-    if type(x) is not ndarray:
-        return False
-    return x._eager is not None or x._node is not None or x._storage is not None
-
-
-@cached(512)
-def _arranged(own: Shape, strides: tuple[tuple[int, ...], ...], axis: int) -> Perm:
-    """The memory order of a stack of arrays with these strides."""
-    one = (*own[:axis], 1, *own[axis:])
-    shown = [
-        np.lib.stride_tricks.as_strided(_NOTHING, one, (*each[:axis], 0, *each[axis:]))
-        for each in strides
-    ]
-    return joined_order(shown)
-
-
-_NOTHING = np.empty(1, np.bool_)
 
 dress(stack, np.stack)
 OURS[np.stack] = stack

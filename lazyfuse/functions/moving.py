@@ -142,47 +142,32 @@ def _reached(at: int, length: int, mode: str) -> int:
 
 
 @cached(1024)
-def without(shape: Shape, axis: int, places: tuple[int, ...]) -> Moves | None:
-    """The map of an array where some places of an axis, in rising order, are left out."""
-    found = []
-    begin = 0
-    for count, place in enumerate((*places, shape[axis])):
-        if place > begin:
-            found.append((begin - count, place - begin, begin, 1))
-        begin = place + 1
-    return _along_axis(shape, axis, found)
-
-
-@cached(1024)
-def between(shape: Shape, axis: int, places: tuple[int, ...]) -> Moves | None:
-    """The map of an array where an axis gets a number at these places of the result, rising."""
+def parted(shape: Shape, axis: int, places: tuple[int, ...], inserts: bool) -> Moves | None:
+    """The map of an array where some places of an axis, in rising order, are left out; or, if it
+    `inserts`, where these places of the result show a number.
+    """
     found: list[Segment] = []
     begin = 0
-    for count, place in enumerate((*places, shape[axis] + len(places))):
+    end = shape[axis] + (len(places) if inserts else 0)
+    for count, place in enumerate((*places, end)):
+        low, first = (begin, begin - count) if inserts else (begin - count, begin)
         if place > begin:
-            found.append((begin, place - begin, begin - count, 1))
-        if count < len(places):
+            found.append((low, place - begin, first, 1))
+        if inserts and place < end:
             found.append((place, 1, -1, 0))
         begin = place + 1
     return _along_axis(shape, axis, found)
 
 
 @cached(1024)
-def again(shape: Shape, times: tuple[int, ...]) -> Moves | None:
-    """The map of an array whose axes are shown several times."""
-    if max(times) > MOST_PIECES:
-        return None
-    turns = zip(shape, times, strict=True)
-    return _along_axes(shape, [[(at * n, n, 0, 1) for at in range(count)] for n, count in turns])
-
-
-@cached(1024)
-def refilled(length: int, wanted: int) -> Moves | None:
-    """The map of a row that is shown again until there are so many elements."""
-    if wanted > MOST_PIECES * length:
-        return None
-    lows = range(0, wanted, length)
-    return _along_axes((length,), [[(low, min(length, wanted - low), 0, 1) for low in lows]])
+def again(shape: Shape, wanted: Shape) -> Moves | None:
+    """The map of an array whose axes are shown again until they have these lengths."""
+    segments = []
+    for n, length in zip(shape, wanted, strict=True):
+        if length > MOST_PIECES * n:
+            return None
+        segments.append([(low, min(n, length - low), 0, 1) for low in range(0, length, n)])
+    return _along_axes(shape, segments)
 
 
 @cached(1024)
@@ -249,19 +234,6 @@ def joined(shapes: tuple[Shape, ...], axis: int) -> Moves:
         begin += shape[axis]
     first = shapes[0]
     return mapped((*first[:axis], begin, *first[axis + 1 :]), found, shapes)
-
-
-@cached(1024)
-def stacked(shape: Shape, count: int, axis: int) -> Moves:
-    """The map of arrays of one shape that are joined along a new axis."""
-    found = []
-    size = (*shape[:axis], 1, *shape[axis:])
-    for number in range(count):
-        start = tuple([number if at == axis else 0 for at in range(len(size))])
-        own = iter(range(len(shape)))
-        steps = tuple([(-1, 0) if at == axis else (next(own), 1) for at in range(len(size))])
-        found.append(Piece(start, size, number, (0,) * len(shape), steps))
-    return mapped((*shape[:axis], count, *shape[axis:]), found, (shape,) * count)
 
 
 @cached(1024)

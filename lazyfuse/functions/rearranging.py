@@ -19,16 +19,7 @@ from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.shapes import normalize_axes, normalize_axis, size_of
 from lazyfuse.functions import decompositions, elementwise
 from lazyfuse.functions.creation import asarray
-from lazyfuse.functions.moving import (
-    MOST_PIECES,
-    again,
-    between,
-    padded,
-    recorded,
-    refilled,
-    sides,
-    without,
-)
+from lazyfuse.functions.moving import MOST_PIECES, again, padded, parted, recorded, sides
 from lazyfuse.interop import fallback
 from lazyfuse.registry import OURS, THEIRS, dress
 from lazyfuse.runtime.layout.meta_arrays import keep_order
@@ -136,7 +127,8 @@ def tile(A: Any, reps: Any) -> Any:  # noqa: N803  # NumPy's name
         A = methods.reshape(A, (1,) * (len(times) - shown.ndim) + shown.shape)  # noqa: N806
         shown = geometry(A)
     turns = (1,) * (shown.ndim - len(times)) + tuple([int(each) for each in times])
-    arg = again(shown.shape, turns) if max(turns) > 1 else None
+    wanted = tuple([n * count for n, count in zip(shown.shape, turns, strict=True)])
+    arg = again(shown.shape, wanted) if max(turns) > 1 else None
     return None if arg is None else recorded((A,), arg, dtype_of(A))
 
 
@@ -170,7 +162,7 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
     places = _places(obj, shown.shape[axis])
     if places is None:
         return None
-    arg = without(shown.shape, axis, tuple(sorted(set(places))))
+    arg = parted(shown.shape, axis, tuple(sorted(set(places))), False)
     return None if arg is None else recorded((arr,), arg, dtype_of(arr), _order(shown))
 
 
@@ -231,7 +223,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     if places is None:
         return None
     places = [place + at for at, place in enumerate(sorted(places))]
-    arg = between(shown.shape, axis, tuple(places))
+    arg = parted(shown.shape, axis, tuple(places), True)
     return (
         None if arg is None else recorded((arr, _number(values, dtype)), arg, dtype, _order(shown))
     )
@@ -244,7 +236,7 @@ def resize(a: Any, new_shape: Any) -> Any:
     shape = tuple([int(n) for n in shape])
     if min(shape, default=0) < 1:
         return None
-    arg = refilled(geometry(a).size, size_of(shape))
+    arg = again((geometry(a).size,), (size_of(shape),))
     if arg is None:
         return None
     return methods.reshape(recorded((methods.ravel(a),), arg, dtype_of(a)), shape)

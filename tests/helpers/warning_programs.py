@@ -95,6 +95,7 @@ _PYTHON = re.compile(r"\.(sum|mean|max|min|std|var|prod|stack)\(|nan")
 """What NumPy computes in lines of its own: its rule of once per line is then not the program's."""
 _NAME = re.compile(r"(?:^|; )(\w) = ")
 _ONCE = re.compile("default|once|module")
+_CHANGES = re.compile(r"catch_warnings|filter(warnings)?\(")
 _HOLE = re.compile(r"<([A-Z])>")
 
 
@@ -187,14 +188,15 @@ class Program:
     def agree(self, got: Told, expected: Told) -> bool:
         """Whether the same was told.
 
-        What filters show once they show again after any block with filters of its own. Such a
-        block may have passed before an operation that was recorded earlier is computed, or come
-        between two operations of one line, of which one is told at once.
+        What filters show once they show again after any change of filters. One may have passed
+        before an operation that was recorded earlier is computed, or come between two operations
+        of one line, of which one is told at once.
         """
         if not _ONCE.search(self.text):
             return got == expected
         more = collections.Counter(got) - collections.Counter(expected)
-        return set(got) == set(expected) and (not more or "catch_warnings" in self.text)
+        changes = _CHANGES.search(self.text, self.text.index("for turn"))
+        return set(got) == set(expected) and (not more or bool(changes))
 
     def told(self, np: Any, turns: int) -> Told:
         """What is told while the program runs that many turns, and its values are looked at."""

@@ -18,6 +18,7 @@ import math
 import operator
 import pickle
 import random
+import re
 import sqlite3
 import statistics
 import struct
@@ -230,7 +231,10 @@ def shown(value: Any, depth: int = 0) -> Any:
         return "bytes", len(value)
     if kind.__repr__ is object.__repr__ or callable(value) or kind is Other:
         return kind.__name__
-    return kind.__name__, repr(value)
+    return kind.__name__, _ADDRESS.sub("", repr(value))
+
+
+_ADDRESS = re.compile(" at 0x[0-9a-f]+")
 
 
 class Other:
