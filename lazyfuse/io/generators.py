@@ -40,19 +40,16 @@ def full(
     """A source as `numpy.full(shape, value, dtype)` with a single value."""
     one = np.full((), value, dtype)
     sources.refuse_objects(one.dtype, "full")
-    return Full(
-        **_common("full", shape, one.dtype, chunks, limit, one.dtype.str, one.tobytes()), value=one
-    )
+    return Full(**_common("full", shape, one.dtype, chunks, limit), value=one)
 
 
 def _common(
-    name: str, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: Any, limit: Any, *parts: Any
+    name: str, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: Any, limit: Any
 ) -> dict[str, Any]:
     return {
         "shape": shape,
         "dtype": dtype,
         "sizes": geometry.sizes_of(chunks, shape, dtype, limit),
-        "token": sources.named(name, shape, *parts),
         "description": f"{name} of shape {shape}",
     }
 
@@ -115,8 +112,7 @@ def arange(
     pair = np.zeros(2, wanted)
     pair[0] = start
     pair[1] = start + step
-    parts = (pair.dtype.str, pair.tobytes())
-    return Arange(**_common("arange", (length,), wanted, chunks, limit, *parts), pair=pair)
+    return Arange(**_common("arange", (length,), wanted, chunks, limit), pair=pair)
 
 
 def _plan(start: Any, stop: Any, step: Any, dtype: Any) -> tuple[int, np.dtype[Any]] | None:
@@ -185,9 +181,8 @@ def linspace(
     inner = np.linspace(start, stop, 0).dtype
     wanted = np.linspace(start, stop, 0, dtype=dtype).dtype
     sources.refuse_objects(wanted, "linspace")
-    parts = (exactly((start, stop)), endpoint, wanted.str)
     return Linspace(
-        **_common("linspace", (num,), wanted, chunks, limit, *parts),
+        **_common("linspace", (num,), wanted, chunks, limit),
         start=start,
         stop=stop,
         endpoint=endpoint,
@@ -284,12 +279,10 @@ def random(
     count = math.prod(map(len, geometry.unpack(sizes, shape)))
     first = seeds.n_children_spawned
     seeds.spawn(count)
-    identity = (kind, seeds.entropy, seeds.spawn_key, seeds.pool_size, first, method)
     return Random(
         shape=shape,
         dtype=one.dtype,
         sizes=sizes,
-        token=sources.named("random", identity, exactly(args), exactly(keywords), shape, sizes),
         description=f"random.{method} of shape {shape}",
         grid=sizes,
         bits=kind,
@@ -303,22 +296,11 @@ def random(
     )
 
 
-def exactly(value: Any) -> object:
-    """What tells arguments apart; the text of an array leaves digits out."""
-    if isinstance(value, dict):
-        return [(name, exactly(each)) for name, each in sorted(value.items())]
-    if isinstance(value, (list, tuple)):
-        return [exactly(each) for each in value]
-    if isinstance(value, np.ndarray):
-        return value.dtype.str, value.shape, value.tobytes()
-    return repr(value)
-
-
 def _is_elementwise(method: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
     """Whether each number is drawn by itself, from the same distribution."""
     if {"size", "out", "axis"} & keywords.keys():
         return False
-    if method == "choice":  # of a list, with replacement; repr of a long one would not name it
+    if method == "choice":  # of a list, with replacement; it goes with every task
         plain = not args[1:] and not keywords.keys() - {"p"}
         return plain and all(np.size(each) < 1000 for each in (*args, *keywords.values()))
     return not any(np.ndim(each) for each in (*args, *keywords.values()))

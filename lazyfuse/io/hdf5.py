@@ -142,12 +142,10 @@ def of_dataset(
         raise UnsupportedError(message("from_chunks", f"{description} is empty: it has no shape"))
     sources.refuse_objects(dtype, description)
     sizes = geometry.sizes_of(chunks, shape, dtype, limit, storage=dataset.chunks)
-    settled = dataset.file.mode == "r" and os.path.exists(path)
     return Hdf5(
         shape=shape,
         dtype=dtype,
         sizes=sizes,
-        token=sources.of_file(path, name) if settled else sources.unique(),
         description=description,
         path=path,
         name=name,

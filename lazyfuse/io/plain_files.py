@@ -63,22 +63,19 @@ def npy(path: str, chunks: Any = None, limit: int | str = geometry.LIMIT) -> Sou
         found = os.path.getsize(path)
         raise ValueError(message("from_chunks", description, f"{needed} bytes", found))
     strides = raw_files.packed(shape, dtype.itemsize, fortran)
-    order = range(len(shape))
+    order = list(range(len(shape)))
+    if fortran:
+        order.reverse()
     return PlainFile(
         shape=shape,
         dtype=dtype,
-        sizes=_sizes(chunks, shape, dtype, limit, list(reversed(order)) if fortran else order),
-        token=sources.of_file(path),
+        sizes=geometry.sizes_of(chunks, shape, dtype, limit, order=order),
         description=description,
         path=os.path.abspath(path),
         offset=offset,
         strides=strides,
         identity=sources.identity(path),
     )
-
-
-def _sizes(chunks: Any, shape: Any, dtype: Any, limit: int | str, order: Any) -> geometry.Sizes:
-    return geometry.sizes_of(chunks, shape, dtype, limit, order=order)
 
 
 def _header(file: BinaryIO, path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
@@ -119,15 +116,13 @@ def mapped(
     found = locate(array if file is None else file, array)
     if found is None:
         return sources.memory(array, chunks, limit)
-    path, offset, writable = found
+    path, offset = found
     dtype, strides = array.dtype, array.strides
     order = sorted(range(array.ndim), key=lambda axis: -abs(strides[axis]))
-    geometry_of_it = (array.shape, dtype.str, offset, strides)
     return PlainFile(
         shape=array.shape,
         dtype=dtype,
-        sizes=_sizes(chunks, array.shape, dtype, limit, order),
-        token=sources.unique() if writable else sources.of_file(path, *geometry_of_it),
+        sizes=geometry.sizes_of(chunks, array.shape, dtype, limit, order=order),
         description=f"memmap of {path}",
         path=path,
         offset=offset,
@@ -136,8 +131,8 @@ def mapped(
     )
 
 
-def locate(base: Any, array: Array) -> tuple[str, int, bool] | None:
-    """The file of a memmap, where an array over it begins, and whether it writes to the file.
+def locate(base: Any, array: Array) -> tuple[str, int] | None:
+    """The file of a memmap, and where an array over it begins.
 
     `base`: the memmap, or a view of it.
     """
@@ -146,8 +141,8 @@ def locate(base: Any, array: Array) -> tuple[str, int, bool] | None:
         if base is None:
             return None
     owner: Any = getattr(base, "_mmap", None)
-    path, mode = base.filename, base.mode
-    if owner is None or path is None or mode == "c" or not array.size or array.dtype.hasobject:
+    path = base.filename
+    if owner is None or path is None or base.mode == "c" or not array.size or array.dtype.hasobject:
         return None
     path = os.path.abspath(os.fspath(path))
     begin = np.frombuffer(owner, np.uint8).__array_interface__["data"][0]
@@ -155,7 +150,7 @@ def locate(base: Any, array: Array) -> tuple[str, int, bool] | None:
     start = base.offset - base.offset % mmap.ALLOCATIONGRANULARITY
     if not 0 <= offset < len(owner) or not _is_same(path, owner, start):
         return None
-    return path, start + offset, mode != "r"
+    return path, start + offset
 
 
 def _is_same(path: str, owner: mmap.mmap, start: int) -> bool:

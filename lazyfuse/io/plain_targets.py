@@ -113,7 +113,7 @@ def mapped(array: Array, written: Chunks | None = None) -> Target:
     found = plain_files.locate(array, array)
     if found is None:
         return targets.memory(array, written)
-    path, offset, _ = found
+    path, offset = found
     return PlainTarget(
         shape=array.shape,
         dtype=array.dtype,

@@ -1,20 +1,14 @@
 """What chunked arrays are read from: a part of an array in a file, or in memory, as NumPy has it.
 
 A source is small and travels to worker processes with every task, so it names the data and opens
-them where it is read. `chunks` are the sizes that it prefers; any box may be read. `token` names
-the data: equal tokens mean equal values. It is made of the file's name, size and time of last
-change if that was a minute ago or more; files that change now, and arrays in memory, have a token
-of their own each time.
+them where it is read. `chunks` are the sizes that it prefers; any box may be read.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import platform
-import time
-import uuid
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -26,13 +20,6 @@ from lazyfuse.io import chunks as geometry
 from lazyfuse.io.chunks import Box, Chunks, Sizes
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-SETTLED = 60.0
-"""Seconds after which a file's time of last change is believed.
-
-Writes through a memmap change it only when the page is clean, which takes the system half a minute.
-"""
-
 
 empty: Callable[[tuple[int, ...], np.dtype[Any]], Array] = np.empty
 """Makes the arrays that sources read into. Tasks put the pool of the CPU in its place, since new
@@ -46,7 +33,6 @@ class Source:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     sizes: Sizes
-    token: str
     description: str
 
     literal: ClassVar[bool] = False
@@ -99,7 +85,6 @@ def memory(array: Array, chunks: Any = None, limit: int | str = geometry.LIMIT) 
         shape=plain.shape,
         dtype=plain.dtype,
         sizes=geometry.sizes_of(chunks, plain.shape, plain.dtype, limit, order=order),
-        token=unique(),
         description=f"array of shape {plain.shape} in memory",
         array=plain,
     )
@@ -125,16 +110,6 @@ def refuse_objects(dtype: np.dtype[Any], description: str) -> None:
         raise UnsupportedError(message("from_chunks", what, instead=cure))
 
 
-def named(*parts: object) -> str:
-    """A token made of what names the data."""
-    return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
-
-
-def unique() -> str:
-    """A token that no other source has."""
-    return uuid.uuid4().hex
-
-
 Identity = tuple[str, int]
 """A machine, and the number of a file or folder there."""
 
@@ -152,11 +127,3 @@ def stay(path: str, known: Identity, description: str) -> None:
     if known[0] == platform.node() and os.stat(path).st_ino != known[1]:
         what = f"{description} has been replaced by another one since from_chunks"
         raise ConfigurationError(message("from_chunks", what, instead="call from_chunks again"))
-
-
-def of_file(path: str, *parts: object) -> str:
-    """A token of data in a file."""
-    found = os.stat(path)
-    if time.time() - found.st_mtime < SETTLED:
-        return unique()
-    return named(os.path.realpath(path), found.st_ino, found.st_size, found.st_mtime_ns, *parts)

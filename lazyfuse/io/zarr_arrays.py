@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,9 +23,6 @@ from lazyfuse.io.packages import package
 from lazyfuse.io.sources import Array, Source
 
 METADATA = ("zarr.json", ".zarray", ".zgroup")
-
-_FILES = 20_000
-"""Files of an array that are looked at for its token."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -129,10 +125,8 @@ def of_array(array: Any, chunks: Any = None, limit: int | str = geometry.LIMIT) 
         "description": description,
     }
     if place is not None:
-        return ZarrFolder(
-            **common, token=_token(place), path=place, identity=sources.identity(place)
-        )
-    return ZarrArray(**common, token=sources.unique(), array=array)
+        return ZarrFolder(**common, path=place, identity=sources.identity(place))
+    return ZarrArray(**common, array=array)
 
 
 def local_path(array: Any) -> str | None:
@@ -154,18 +148,3 @@ def _grain(array: Any, limit: int) -> tuple[int, ...]:
 def written_together(array: Any) -> tuple[int, ...]:
     """What two tasks must not write at once."""
     return tuple(array.shards or array.chunks)
-
-
-def _token(path: str) -> str:
-    """The names, sizes and times of all files of an array, if they are few and old enough."""
-    seen = []
-    for folder, _, names in os.walk(path):
-        for name in names:
-            found = os.stat(os.path.join(folder, name))
-            seen.append((folder, name, found.st_size, found.st_mtime_ns))
-        if len(seen) > _FILES:
-            return sources.unique()
-    newest = max((each[3] for each in seen), default=0)
-    if time.time() - newest / 1e9 < sources.SETTLED:
-        return sources.unique()
-    return sources.named(os.path.realpath(path), sorted(seen))

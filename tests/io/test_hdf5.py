@@ -16,7 +16,7 @@ from lazyfuse.io import chunks as geometry
 from lazyfuse.io import handles
 from lazyfuse.io.resolve import resolve, target
 from tests.io import parts
-from tests.io.test_sources import RECORD, settled, values
+from tests.io.test_sources import RECORD, values
 
 h5py = pytest.importorskip("h5py")
 
@@ -87,17 +87,6 @@ def test_names(tmp_path: Path) -> None:
     for name, text in (("text", "dtype of fixed size"), ("none", "no shape")):
         with pytest.raises(UnsupportedError, match=text):
             resolve(f"{path}::{name}")
-
-
-def test_tokens(tmp_path: Path) -> None:
-    path = tmp_path / "x.h5"
-    with h5py.File(path, "w") as file:
-        file["x"] = values((6,))
-        file["y"] = values((6,))
-    assert resolve(f"{path}::x").token != resolve(f"{path}::x").token
-    settled(path)
-    assert resolve(f"{path}::x").token == resolve(f"{path}::x").token
-    assert resolve(f"{path}::x").token != resolve(f"{path}::y").token
 
 
 def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:

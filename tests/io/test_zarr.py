@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from lazyfuse.errors import ConfigurationError, UnsupportedError
 from lazyfuse.io import handles
 from lazyfuse.io.resolve import resolve, target
 from tests.io import parts
-from tests.io.test_sources import settled, values
+from tests.io.test_sources import values
 
 zarr = pytest.importorskip("zarr", minversion="3")
 
@@ -82,20 +81,6 @@ def test_other_stores(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="use threads"):
         pickle.dumps(source)
     source.array.store.close()
-
-
-def test_tokens(tmp_path: Path) -> None:
-    path = tmp_path / "x.zarr"
-    array = zarr.create_array(path, shape=(9,), chunks=(4,), dtype="f8")
-    array[:] = 1
-    assert resolve(path).token != resolve(path).token
-    settled(path)
-    token = resolve(path).token
-    assert token == resolve(array).token
-    array[8] = 2
-    settled(path)
-    os.utime(path / "c" / "2", (1e9, 1e9 + 1))
-    assert resolve(path).token != token
 
 
 def test_what_changed_since_is_told(tmp_path: Path) -> None:
