@@ -226,21 +226,19 @@ def from_dask(array: Any) -> Any:
 
 def created(name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """`arange` or `linspace` in chunks, if it takes more than one; else None."""
+    limit: dict[str, Any] = {"limit": devices.chunk_bytes()}
     try:
         if name == "arange" and args and not named.keys() - {"dtype", "step"}:
             start, stop = (0, args[0]) if len(args) == 1 else args[:2]
             step = args[2] if len(args) > 2 else named.get("step", 1)
-            source: Any = generators.arange(
-                start, stop, step, named.get("dtype"), limit=devices.chunk_bytes()
-            )
+            source: Any = generators.arange(start, stop, step, named.get("dtype"), **limit)
         elif (
             name == "linspace"
             and len(args) > 1
             and not named.keys() - {"num", "dtype", "endpoint"}
             and not any(isinstance(each, ndarray) for each in args)
         ):
-            source = generators.linspace(*args[:2], *(args[2:4] or (50,)), **named)
-            source = source.rechunked(None, devices.chunk_bytes())
+            source = generators.linspace(*args[:2], *(args[2:4] or (50,)), **(named | limit))
         else:
             return None
     except (TypeError, ValueError, UnsupportedError):  # NumPy's own, or its error

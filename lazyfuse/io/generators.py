@@ -1,4 +1,4 @@
-"""Sources that are computed where they are read: ranges, constants and random numbers.
+"""Sources that are computed where they are read: ranges and random numbers.
 
 Every part has the bits that NumPy's function gives there. Random numbers are the exception: each
 chunk has a stream of its own, the child that `numpy.random.Generator.spawn` gives.
@@ -18,29 +18,6 @@ from lazyfuse.io import chunks as geometry
 from lazyfuse.io import sources
 from lazyfuse.io.chunks import Box, Sizes
 from lazyfuse.io.sources import Array, Source
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Full(Source):
-    """`numpy.full`."""
-
-    value: Array
-
-    def _read(self, box: Box, shape: tuple[int, ...]) -> Array:
-        return np.full(shape, self.value, self.dtype)
-
-
-def full(
-    shape: tuple[int, ...],
-    value: Any,
-    dtype: Any = None,
-    chunks: Any = None,
-    limit: int | str = geometry.LIMIT,
-) -> Full:
-    """A source as `numpy.full(shape, value, dtype)` with a single value."""
-    one = np.full((), value, dtype)
-    sources.refuse_objects(one.dtype, "full")
-    return Full(**_common("full", shape, one.dtype, chunks, limit), value=one)
 
 
 def _common(

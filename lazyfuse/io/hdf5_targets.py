@@ -29,14 +29,13 @@ class Hdf5Target(Target):
     """A new dataset `name` of file `path`.
 
     `place`: the file that is written to, another one if `path` was not there; `under`: the name of
-    the dataset until it is complete. `options` are those of `h5py.Group.create_dataset`.
+    the dataset until it is complete.
     """
 
     path: str
     name: str
     place: str
     under: str
-    options: dict[str, Any]
 
     serial: ClassVar[bool] = True
 
@@ -44,7 +43,7 @@ class Hdf5Target(Target):
         if self.place != self.path:
             package("h5py").File(self.place, "x").close()
         with _written(self.place) as file:
-            file.create_dataset(self.under, self.shape, self.dtype, **self.options)
+            file.create_dataset(self.under, self.shape, self.dtype)
 
     def _write(self, box: Box, array: Array) -> None:
         with _written(self.place) as file:
@@ -113,34 +112,23 @@ def by_name(
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
     written: Chunks | None = None,
-    **options: Any,
 ) -> Hdf5Target:
-    """A new dataset; `options` as for `h5py.Group.create_dataset`."""
+    """A new dataset."""
     description = f"HDF5 dataset {path}{hdf5.SEPARATOR}{name}"
     sources.refuse_objects(dtype, description)
-    grain = options.get("chunks")
-    if grain is True or (grain is None and _NEED_CHUNKS & options.keys()):
-        grain = targets.stored(written, shape, dtype, _STORED)
-        options["chunks"] = grain
     named = targets.named(path)
     there = os.path.exists(named)
     return Hdf5Target(
         shape=shape,
         dtype=dtype,
-        sizes=targets.cut(written, shape, dtype, grain),
-        grain=tuple(grain) if grain else (1,) * len(shape),
+        sizes=targets.cut(written, shape, dtype),
+        grain=(1,) * len(shape),
         description=description,
         path=named,
         name=name,
         place=named if there else targets.partial(named),
         under=f"{name}.{uuid.uuid4().hex[:12]}.partial" if there else name,
-        options=options,
     )
-
-
-_NEED_CHUNKS = {"compression", "shuffle", "fletcher32", "maxshape", "scaleoffset"}
-_STORED = 1 << 20
-"""Bytes of a compressed piece, about: HDF5's own cache has so many."""
 
 
 def of_dataset(dataset: Any, written: Chunks | None = None) -> DatasetTarget:

@@ -29,8 +29,6 @@ def resolve(data: Any, chunks: Any = None, limit: int | str = geometry.LIMIT) ->
     `chunks`: in any form that Dask takes; without it they suit the storage, about `limit` bytes
     each.
     """
-    if isinstance(data, Source):
-        return data if chunks is None else data.rechunked(chunks, limit)
     if isinstance(data, (str, os.PathLike)):
         return _by_path(os.fspath(data), chunks, limit)
     if isinstance(data, np.ndarray):
@@ -82,22 +80,14 @@ def _unknown(path: str, why: str) -> ConfigurationError:
 
 
 def target(
-    data: Any,
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    written: geometry.Chunks | None = None,
-    **options: Any,
+    data: Any, shape: tuple[int, ...], dtype: np.dtype[Any], written: geometry.Chunks | None = None
 ) -> Target:
     """Where an array of that shape and dtype is written to: a path, or what the user has opened.
 
-    `written`: the chunks that will be written; a new array is stored in pieces of them. `options`
-    go to `zarr.create_array` or `h5py.Group.create_dataset`.
+    `written`: the chunks that will be written; a new array is stored in pieces of them.
     """
     if isinstance(data, (str, os.PathLike)):
-        return _target_by_path(data, tuple(shape), np.dtype(dtype), written, options)
-    if options:
-        cure = "they are for new arrays: give a path, or leave them out"
-        raise ConfigurationError(message("save_chunks", f"options {sorted(options)}", instead=cure))
+        return _target_by_path(data, tuple(shape), np.dtype(dtype), written)
     found: Target
     if isinstance(data, np.ndarray):
         found = plain_targets.mapped(data, written)
@@ -117,7 +107,7 @@ def target(
 
 
 def _target_by_path(
-    data: Any, shape: tuple[int, ...], dtype: np.dtype[Any], written: Any, options: dict[str, Any]
+    data: Any, shape: tuple[int, ...], dtype: np.dtype[Any], written: Any
 ) -> Target:
     path = os.fsdecode(os.fspath(data))
     file, separator, name = path.partition(hdf5.SEPARATOR)
@@ -126,13 +116,13 @@ def _target_by_path(
             what = f"{path} names no dataset"
             cure = f"write {path}{hdf5.SEPARATOR}/NAME"
             raise ConfigurationError(message("save_chunks", what, instead=cure))
-        return hdf5_targets.by_name(file, name, shape, dtype, written, **options)
-    if "://" not in path and path.endswith(".npy") and not options:
+        return hdf5_targets.by_name(file, name, shape, dtype, written)
+    if "://" not in path and path.endswith(".npy"):
         return plain_targets.npy(path, shape, dtype, written)
     inside = separator or any(part.endswith(".zarr") for part in path.split(os.sep))
     if "://" not in path and inside:
         whole = os.path.join(file, name.strip("/")) if separator else path
-        return zarr_targets.folder(whole, shape, dtype, written, **options)
-    expected = "NAME.zarr, NAME.npy (without options) or NAME.h5::/DATASET"
+        return zarr_targets.folder(whole, shape, dtype, written)
+    expected = "NAME.zarr, NAME.npy or NAME.h5::/DATASET"
     cure = "for other stores give a zarr.Array that you made"
     raise ConfigurationError(message("save_chunks", "where to write", expected, path, cure))

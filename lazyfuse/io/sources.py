@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lazyfuse.devices.dataclass import dataclass, replace
+from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.errors import ConfigurationError, UnsupportedError, message
 from lazyfuse.io import chunks as geometry
 from lazyfuse.io.chunks import Box, Chunks, Sizes
@@ -57,11 +57,6 @@ class Source:
 
     def _read(self, box: Box, shape: tuple[int, ...]) -> Array:
         raise NotImplementedError
-
-    def rechunked(self, chunks: Any, limit: int | str = geometry.LIMIT) -> Source:
-        """The same data with other chunks preferred, in any form that a user may write."""
-        sizes = geometry.sizes_of(chunks, self.shape, self.dtype, limit)
-        return replace(self, sizes=sizes)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

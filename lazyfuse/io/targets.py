@@ -64,10 +64,6 @@ class Target:
         """The file whose data it writes over while it goes on; empty for a new one."""
         return ""
 
-    def accepts(self, chunks: Chunks) -> bool:
-        """Whether these chunks may be written side by side, too."""
-        return geometry.is_aligned(chunks, self.grain)
-
     def prepare(self) -> None:
         """Make the place that is written to; what cannot be written to fails here.
 
@@ -209,9 +205,7 @@ def _sync(path: str) -> None:
         os.close(file)
 
 
-def stored(
-    chunks: Chunks | None, shape: tuple[int, ...], dtype: np.dtype[Any], most: int = STORED
-) -> tuple[int, ...]:
+def stored(chunks: Chunks | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[int, ...]:
     """What storage is to keep together of a new array that is written in these chunks.
 
     Chunks of several sizes have no good divisor; then they have to become regular ones.
@@ -225,7 +219,7 @@ def stored(
         units.append(common if 8 * common >= max(sizes) else max(sizes))
     for axis, (unit, sizes) in enumerate(zip(list(units), chunks, strict=True)):
         others = itemsize * math.prod(units) // unit
-        wanted = max(1, most // others)
+        wanted = max(1, STORED // others)
         if wanted >= unit:
             break
         units[axis] = wanted if len(sizes) == 1 else _divisor(unit, wanted)

@@ -22,13 +22,11 @@ from lazyfuse.io.targets import Target
 class ZarrFolderTarget(Target):
     """An array in a folder. A new one is at `place` until it is complete, then at `path`.
 
-    `path` is empty for an array of the user, which is written in place. `options` are those of
-    `zarr.create_array`.
+    `path` is empty for an array of the user, which is written in place.
     """
 
     path: str
     place: str
-    options: dict[str, Any]
 
     @property
     def overwrites(self) -> str:
@@ -39,8 +37,8 @@ class ZarrFolderTarget(Target):
         if not self.path:
             return
         self._refuse_group()
-        options = {"chunks": self.grain, **self.options}
-        package("zarr").create_array(self.place, shape=self.shape, dtype=self.dtype, **options)
+        create = package("zarr").create_array
+        create(self.place, shape=self.shape, dtype=self.dtype, chunks=self.grain)
 
     def _refuse_group(self) -> None:
         """Only an array is replaced: a group holds more than this result."""
@@ -99,21 +97,12 @@ class ZarrArrayTarget(Target):
 
 
 def folder(
-    path: str,
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    written: Chunks | None = None,
-    **options: Any,
+    path: str, shape: tuple[int, ...], dtype: np.dtype[Any], written: Chunks | None = None
 ) -> ZarrFolderTarget:
-    """A new zarr array; `options` as for `zarr.create_array`."""
+    """A new zarr array."""
     sources.refuse_objects(dtype, f"zarr array {path}")
     named = targets.named(path)
-    together = options.get("shards") or options.get("chunks")
-    if together is None or together == "auto":
-        options.pop("chunks", None)
-        together = targets.stored(written, shape, dtype)
-    elif isinstance(together, int):
-        together = (together,) * len(shape)
+    together = targets.stored(written, shape, dtype)
     grain = tuple(max(1, min(unit, length)) for unit, length in zip(together, shape, strict=True))
     return ZarrFolderTarget(
         shape=shape,
@@ -123,7 +112,6 @@ def folder(
         description=f"zarr array {path}",
         path=named,
         place=targets.partial(named),
-        options=options,
     )
 
 
@@ -141,5 +129,5 @@ def of_array(array: Any, written: Chunks | None = None) -> Target:
         "description": f"zarr array {place or array.store_path}",
     }
     if place is not None:
-        return ZarrFolderTarget(**common, path="", place=place, options={})
+        return ZarrFolderTarget(**common, path="", place=place)
     return ZarrArrayTarget(**common, array=array)

@@ -70,7 +70,6 @@ def test_every_kind_of_source_travels(pool: Executor, tmp_path: Path) -> None:
         resolve(values(SHAPE)),
         generators.arange(0, 100.0, 0.1),
         generators.linspace(0, 1, 77),
-        generators.full(SHAPE, 3),
         generators.random(np.random.default_rng(4), "normal", SHAPE, chunks=50),
     ]
     for source in made:

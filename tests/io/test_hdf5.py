@@ -130,18 +130,7 @@ def test_new_datasets(tmp_path: Path, dtype: Any, there: bool) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_options(tmp_path: Path) -> None:
-    expected = values((400, 300))
-    chunks = ((100,) * 4, (300,))
-    made = target(
-        f"{tmp_path}/x.h5::x", (400, 300), expected.dtype, chunks, compression="gzip", shuffle=True
-    )
-    assert made.accepts(chunks)
-    parts.fill(made, expected, chunks)
-    with h5py.File(tmp_path / "x.h5", "r") as file:
-        assert file["x"].compression == "gzip"
-        assert file["x"].chunks == made.grain
-        assert (file["x"][...] == expected).all()
+def test_a_file_is_no_dataset(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="names no dataset"):
         target(tmp_path / "x.h5", (3,), np.dtype("f8"))
 

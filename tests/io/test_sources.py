@@ -158,14 +158,6 @@ def test_memory() -> None:
     assert not (array == 0).any()
 
 
-def test_a_source_with_other_chunks() -> None:
-    source = resolve(values((7, 5)))
-    assert resolve(source) is source
-    assert resolve(source, chunks=3).chunks == ((3, 3, 1), (3, 2))
-    parts.compare(source.rechunked((2, -1)), values((7, 5)))
-    assert source.chunks == ((7,), (5,))
-
-
 def test_sources_are_small_to_send(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     np.save(path, np.zeros(100_000, "u1"))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from lazyfuse.errors import ConfigurationError, UnsupportedError
+from lazyfuse.io import chunks as geometry
 from lazyfuse.io import handles
 from lazyfuse.io.resolve import resolve, target
 from tests.io import parts
@@ -103,12 +104,14 @@ def test_what_changed_since_is_told(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("version", [2, 3])
-def test_new_arrays(tmp_path: Path, dtype: str, version: int) -> None:
+def test_arrays_of_both_formats(tmp_path: Path, dtype: str, version: int) -> None:
     for shape in ((23, 17), (), (0, 3), (5,)):
         expected = values(shape, dtype)
         path = tmp_path / f"{shape}.zarr"
-        made = target(path, shape, expected.dtype, zarr_format=version)
-        parts.fill(made, expected)
+        place: Any = path
+        if version == 2:  # a new one of ours has the newer format
+            place = zarr.create_array(path, shape=shape, dtype=expected.dtype, zarr_format=2)
+        parts.fill(target(place, shape, expected.dtype), expected)
         opened = zarr.open_array(path, mode="r")
         assert opened.metadata.zarr_format == version
         found = np.asarray(opened[...])
@@ -127,9 +130,9 @@ def test_signs_of_zeros_and_nans_are_kept(tmp_path: Path) -> None:
 
 
 def test_storage_follows_the_chunks_that_are_written(tmp_path: Path) -> None:
-    def grain(shape: tuple[int, ...], written: Any, **options: Any) -> tuple[int, ...]:
-        made = target(tmp_path / "x.zarr", shape, np.dtype("f8"), written, **options)
-        assert made.accepts(made.chunks)
+    def grain(shape: tuple[int, ...], written: Any) -> tuple[int, ...]:
+        made = target(tmp_path / "x.zarr", shape, np.dtype("f8"), written)
+        assert geometry.is_aligned(made.chunks, made.grain)
         return made.grain
 
     regular = ((4000,) * 5, (8000,))
@@ -139,20 +142,15 @@ def test_storage_follows_the_chunks_that_are_written(tmp_path: Path) -> None:
     assert 2**22 < 8 * made.grain[0] * made.grain[1] < 2**26
     assert grain((30,), ((10, 10, 10),)) == (10,)
     assert grain((30,), ((7, 11, 12),)) == (12,), "these have to be written in other chunks"
-    assert grain((30,), ((10, 10, 10),), chunks=(4,)) == (4,)
-    assert not target(tmp_path / "x.zarr", (30,), np.dtype("f8"), shards=8).accepts(((10, 10, 10),))
 
 
-def test_options(tmp_path: Path) -> None:
+def test_shards_of_the_user_are_written_whole(tmp_path: Path) -> None:
     expected = values((40, 40))
-    made = target(
-        tmp_path / "x.zarr", (40, 40), expected.dtype,
-        shards=(16, 16), compressors=None, attributes={"unit": "m"},
-    )  # fmt: skip
+    path = tmp_path / "x.zarr"
+    array = zarr.create_array(path, shape=(40, 40), chunks=(8, 8), shards=(16, 16), dtype="f8")
+    made = target(array, (40, 40), expected.dtype)
+    assert made.grain == (16, 16)
     parts.fill(made, expected)
-    array = zarr.open_array(tmp_path / "x.zarr")
-    assert array.shards == (16, 16)
-    assert array.attrs["unit"] == "m"
     assert (array[...] == expected).all()
 
 
@@ -216,6 +214,4 @@ def test_arrays_of_the_user(tmp_path: Path) -> None:
         target(zarr.open_array(tmp_path / "x.zarr", mode="r"), (20, 9), np.dtype("f8"))
     with pytest.raises(ValueError, match=r"\(20, 9\)"):
         target(zarr.open_array(tmp_path / "x.zarr"), (9, 20), np.dtype("f8"))
-    with pytest.raises(ConfigurationError, match="options"):
-        target(zarr.open_array(tmp_path / "x.zarr"), (20, 9), np.dtype("f8"), shards=(6, 4))
     handles.drop()
