@@ -1,5 +1,6 @@
-"""The options of lazyfuse, each declared once with type, environment variable, default and help.
+"""The options of lazyfuse, each declared once with type, default and help.
 
+The environment variable of an option has its name, in capitals behind `LAZYFUSE_`.
 Owns `options` (an object with one plain slot per option: hot paths read `config.options.NAME`) and
 `on_change`. Only the body of `Options` declares options; parsing, checks, `lazyfuse.options()` and
 docs/options.md derive from it. Of lazyfuse, imports only errors and the dataclasses.
@@ -127,24 +128,9 @@ def _quarter_of_memory() -> int:
     return _memory() // 4 >> 20 << 20
 
 
-def _option(
-    default: Any,
-    variable: str,
-    help_line: str,
-    unit: str = "",
-    computed: str = "",
-    developer: bool = False,
-    choices: tuple[str, ...] = (),
-) -> Any:
-    metadata = {
-        "variable": variable,
-        "help": help_line,
-        "unit": unit,
-        "computed": computed,
-        "developer": developer,
-        "choices": choices,
-    }
-    return field(default=default, metadata=metadata)
+def _option(default: Any, help_line: str, **more: Any) -> Any:
+    """The field of an option; `more` is of `Row`."""
+    return field(default=default, metadata={"help": help_line, **more})
 
 
 _switch = functools.partial(_option, developer=True)
@@ -161,193 +147,125 @@ class Options:
 
     device: str = _option(
         "",
-        "LAZYFUSE_DEVICE",
         "device that kernels run on: cpu, opencl, opencl:1, opencl:NAME, null, raise; "
         '"" and auto choose',
     )
-    offload: bool = _option(
-        True, "LAZYFUSE_OFFLOAD", "let measured costs choose between devices, where none is named"
-    )
-    opencl_share: bool = _switch(
-        True, "LAZYFUSE_OPENCL_SHARE", "work in place where an OpenCL device shares our memory"
-    )
-    opencl_grid: bool = _switch(
-        False, "LAZYFUSE_OPENCL_GRID", "give every OpenCL device the kernels made for GPUs"
-    )
+    offload: bool = _option(True, "let measured costs choose between devices, where none is named")
+    opencl_share: bool = _switch(True, "work in place where an OpenCL device shares our memory")
+    opencl_grid: bool = _switch(False, "give every OpenCL device the kernels made for GPUs")
     opencl_library: str = _option(
         "auto",
-        "LAZYFUSE_OPENCL_LIBRARY",
         "sorts, scans, masks, products, transforms by a device's libraries: auto (GPUs), on, off",
         choices=("auto", "on", "off"),
     )
-    opencl_fp64: bool = _switch(
-        True, "LAZYFUSE_OPENCL_FP64", "use the double precision that an OpenCL device has"
-    )
+    opencl_fp64: bool = _switch(True, "use the double precision that an OpenCL device has")
     single_precision: bool = _option(
         False,
-        "LAZYFUSE_SINGLE_PRECISION",
         "compute float64 in float32 on devices without float64; off: such kernels run on the CPU",
     )
     pipelining: bool = _switch(
-        True,
-        "LAZYFUSE_PIPELINING",
-        "let launches run while we go on, and kernels that share rows run tile by tile",
+        True, "let launches run while we go on, and kernels that share rows run tile by tile"
     )
-    cache: bool = _option(True, "LAZYFUSE_CACHE", "keep compiled programs on disk")
-    cache_dir: str = _option(
-        "", "LAZYFUSE_CACHE_DIR", 'folder of the program cache; "" is ~/.cache/lazyfuse'
-    )
+    cache: bool = _option(True, "keep compiled programs on disk")
+    cache_dir: str = _option("", 'folder of the program cache; "" is ~/.cache/lazyfuse')
     cache_limit: int = _option(
-        256 << 20, "LAZYFUSE_CACHE_LIMIT", "bytes that the program cache may take on disk", "bytes"
+        256 << 20, "bytes that the program cache may take on disk", unit="bytes"
     )
     # a plan takes a few kilobytes; a program with more structures does not repeat them
-    plan_limit: int = _switch(
-        1024, "LAZYFUSE_PLAN_LIMIT", "plans kept for the next graph of their structure; 0 none"
-    )
-    program_limit: int = _switch(
-        512, "LAZYFUSE_PROGRAM_LIMIT", "compiled programs kept in memory; 0 none"
-    )
-    eager_below: int = _option(
-        32768, "LAZYFUSE_EAGER_BELOW", "arrays with fewer elements run at once; 0 records all"
-    )
+    plan_limit: int = _switch(1024, "plans kept for the next graph of their structure; 0 none")
+    program_limit: int = _switch(512, "compiled programs kept in memory; 0 none")
+    eager_below: int = _option(32768, "arrays with fewer elements run at once; 0 records all")
     threads: int = _option(
-        0, "LAZYFUSE_NUM_THREADS", "threads per launch; 0 is one per core that we may use"
+        0, "threads per launch; 0 is one per core that we may use", variable="LAZYFUSE_NUM_THREADS"
     )
     # a figure measured on this machine (calibrate_cpu.py) replaces the default
     threads_above: int = _switch(
         1 << 17,
-        "LAZYFUSE_THREADS_ABOVE",
         "additions from which a launch uses several threads, a quarter where these look for work "
         "already; 131072: as measured here, if it was",
     )
     # the size of this machine's last cache replaces the default
     stream_above: int = _switch(
         32 << 20,
-        "LAZYFUSE_STREAM_ABOVE",
         "bytes a kernel touches from which results go past the caches; 0 never; 32MB: as here",
-        "bytes",
+        unit="bytes",
     )
     concurrent_evaluations: bool = _switch(
         True,
-        "LAZYFUSE_CONCURRENT_EVALUATIONS",
         "evaluations of several threads run at once and share the cores; off: one after the other, "
         "each on all cores",
     )
     errors_at_once: bool = _option(
         True,
-        "LAZYFUSE_ERRORS_AT_ONCE",
         "compute at the line where filters make errors of warnings, so that the line raises; "
         "off: the line that looks at a value is told",
     )
-    capture: bool = _switch(
-        True, "LAZYFUSE_CAPTURE", "launch what ran before at the same sizes without deciding anew"
-    )
-    governor: bool = _switch(
-        True, "LAZYFUSE_GOVERNOR", "run at once where recording was measured to be slower"
-    )
-    lazy_numbers: bool = _switch(
-        False, "LAZYFUSE_LAZY_NUMBERS", "leave sums and other numbers pending wherever they go"
-    )
-    eager_fusion: bool = _switch(
-        True, "LAZYFUSE_EAGER_FUSION", "run expressions of small arrays in one pass"
-    )
+    capture: bool = _switch(True, "launch what ran before at the same sizes without deciding anew")
+    governor: bool = _switch(True, "run at once where recording was measured to be slower")
+    lazy_numbers: bool = _switch(False, "leave sums and other numbers pending wherever they go")
+    eager_fusion: bool = _switch(True, "run expressions of small arrays in one pass")
     eager_compile_above: int = _switch(
-        1 << 22,
-        "LAZYFUSE_EAGER_COMPILE_ABOVE",
-        "operations on elements after which such an expression is compiled",
+        1 << 22, "operations on elements after which such an expression is compiled"
     )
-    fusion: bool = _switch(True, "LAZYFUSE_FUSION", "run several operations as one kernel")
-    routines: bool = _switch(
-        True, "LAZYFUSE_ROUTINES", "sort, scan, count and gather by compiled loops in threads"
-    )
+    fusion: bool = _switch(True, "run several operations as one kernel")
+    routines: bool = _switch(True, "sort, scan, count and gather by compiled loops in threads")
     matrix_products: str = _switch(
         "auto",
-        "LAZYFUSE_MATRIX_PRODUCTS",
         "multiply large matrices tile by tile together with what follows: auto (stacks, integers, "
         "and by loops of ours where NumPy's BLAS does not know the processor; two matrices of "
         "floats are BLAS's, on its own threads), blas or loops (always by these), off",
         choices=("auto", "blas", "loops", "off"),
     )
-    dynamic_sizes: bool = _switch(
-        True, "LAZYFUSE_DYNAMIC_SIZES", "keep x[mask] as its mask until its size is asked for"
-    )
+    dynamic_sizes: bool = _switch(True, "keep x[mask] as its mask until its size is asked for")
     elision: bool = _switch(
         True,
-        "LAZYFUSE_ELISION",
         "leave unwritten what names hold and is cheap to make again, or was never read in a loop",
     )
     exported_at_once: bool = _switch(
-        True,
-        "LAZYFUSE_EXPORTED_AT_ONCE",
-        "run operations on memory that others see at once, not on a copy",
+        True, "run operations on memory that others see at once, not on a copy"
     )
-    fusion_max_length: int = _switch(
-        0, "LAZYFUSE_FUSION_MAX_LENGTH", "operations that one kernel may hold; 0 sets no limit"
-    )
+    fusion_max_length: int = _switch(0, "operations that one kernel may hold; 0 sets no limit")
     plan_after: int = _switch(
-        50,
-        "LAZYFUSE_PLAN_AFTER",
-        "milliseconds that NumPy runs a new structure of exact operations before it is planned",
+        50, "milliseconds that NumPy runs a new structure of exact operations before it is planned"
     )
-    compile_after: int = _switch(
-        1, "LAZYFUSE_COMPILE_AFTER", "uses of a kernel after which it is compiled; 0 at once"
-    )
+    compile_after: int = _switch(1, "uses of a kernel after which it is compiled; 0 at once")
     compile_ahead: bool = _switch(
-        True,
-        "LAZYFUSE_COMPILE_AHEAD",
-        "compile in a worker process while NumPy computes; off compiles here, at once",
+        True, "compile in a worker process while NumPy computes; off compiles here, at once"
     )
     compile_after_exit: bool = _switch(
-        True,
-        "LAZYFUSE_COMPILE_AFTER_EXIT",
-        "let a process of low priority compile for some seconds what a program has left",
+        True, "let a process of low priority compile for some seconds what a program has left"
     )
-    flush_nodes: int = _switch(
-        2000, "LAZYFUSE_FLUSH_NODES", "recorded operations that start an evaluation; 0 never"
-    )
+    flush_nodes: int = _switch(2000, "recorded operations that start an evaluation; 0 never")
     flush_bytes: int = _option(
         _tenth_of_memory(),
-        "LAZYFUSE_FLUSH_BYTES",
         "bytes held by recorded operations that start an evaluation; 0 never",
-        "bytes",
-        "256MB, or a tenth of memory",
+        unit="bytes",
+        computed="256MB, or a tenth of memory",
     )
     chunk_bytes: int = _option(
         128 << 20,
-        "LAZYFUSE_CHUNK_BYTES",
         "bytes of a chunk of an array on the device dask, where nothing else says",
-        "bytes",
+        unit="bytes",
     )
     chunk_memory: int = _option(
         _quarter_of_memory(),
-        "LAZYFUSE_CHUNK_MEMORY",
         "bytes of chunks kept for later reads on this machine (a cluster: a quarter of its own)",
-        "bytes",
-        "a quarter of memory",
+        unit="bytes",
+        computed="a quarter of memory",
     )
     gather_limit: int = _option(
         _quarter_of_memory(),
-        "LAZYFUSE_GATHER_LIMIT",
         "bytes that one array in chunks may take on the host; 0 any number",
-        "bytes",
-        "a quarter of memory",
+        unit="bytes",
+        computed="a quarter of memory",
     )
     pool_limit: int = _option(
-        1 << 30,
-        "LAZYFUSE_POOL_LIMIT",
-        "bytes of free buffers kept for the next result; 0 none",
-        "bytes",
+        1 << 30, "bytes of free buffers kept for the next result; 0 none", unit="bytes"
     )
-    validate: bool = _option(
-        False, "LAZYFUSE_VALIDATE", "check every stage of the compiler as it runs (slow)"
-    )
-    debug: int = _switch(
-        0, "LAZYFUSE_DEBUG", "what to print: 1 evaluations, 2 kernels, 3 source text, 4 passes"
-    )
+    validate: bool = _option(False, "check every stage of the compiler as it runs (slow)")
+    debug: int = _switch(0, "what to print: 1 evaluations, 2 kernels, 3 source text, 4 passes")
     report: bool = _option(
-        False,
-        "LAZYFUSE_REPORT",
-        "measure and count what runs per source line; `lazyfuse --report` prints it",
+        False, "measure and count what runs per source line; `lazyfuse --report` prints it"
     )
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
@@ -409,7 +327,12 @@ def rows() -> tuple[Row, ...]:
     global _rows
     if not _rows:
         _rows = tuple(
-            Row(name, type(item.default), default=item.default, **item.metadata)
+            Row(
+                name,
+                type(item.default),
+                default=item.default,
+                **{"variable": f"LAZYFUSE_{name.upper()}", **item.metadata},
+            )
             for name, item in vars(Options)["__fields__"].items()
         )
     return _rows
