@@ -89,6 +89,11 @@ class Thread:
     lines: tuple[Line, ...]
     elsewhere: float
 
+    @property
+    def rest(self) -> str:
+        """What `elsewhere` is."""
+        return ELSEWHERE if self.is_main else "elsewhere, and waiting"
+
 
 @dataclass(frozen=True)
 class Copies:
@@ -191,10 +196,10 @@ class Report:
 
     def to_html(self) -> str:
         """The report as one page that needs nothing else."""
-        return report_html.page(self)
+        return report_html.page(self, counted(self))
 
     def _repr_html_(self) -> str:
-        return report_html.fragment(self)
+        return report_html.fragment(self, counted(self))
 
 
 def report(reset: bool = False) -> Report:
@@ -382,9 +387,15 @@ def _row(title: str, text: str) -> str:
 
 def _text(found: Report) -> Iterator[str]:
     yield from _line_table(found)
+    for each in counted(found):
+        yield _row(*each)
+
+
+def counted(found: Report) -> Iterator[tuple[str, str]]:
+    """All but the lines, as titles with texts."""
     launched = f"{found.kernels}, holding {found.fused_operations} operations"
-    yield _row("kernels launched", launched)
-    yield _row("operations alone", str(found.single_operations))
+    yield "kernels launched", launched
+    yield "operations alone", str(found.single_operations)
     for title, counter in (
         ("run as", found.run_as),
         ("launched on", found.launched_on),
@@ -393,32 +404,31 @@ def _text(found: Report) -> Iterator[str]:
         ("other tier", found.other_tier),
         ("selections", found.selections),
     ):
-        yield from [_row(title, f"{count} {name}") for name, count in counter.items()]
-    yield from [_row(*note) for note in found.notes]
+        yield from [(title, f"{count} {name}") for name, count in counter.items()]
+    yield from found.notes
     if found.plans_found or found.plans_made:
-        yield _row("plans", f"{found.plans_found} found, {found.plans_made} made")
-    yield from [_row("programs", f"{count} {name}") for name, count in found.programs.items()]
+        yield "plans", f"{found.plans_found} found, {found.plans_made} made"
+    yield from [("programs", f"{count} {name}") for name, count in found.programs.items()]
     if found.programs:
-        yield _row("compiling took", f"{found.compiling:.3f} s")
+        yield "compiling took", f"{found.compiling:.3f} s"
     if found.waiting_launches:
         took = f"{found.waiting_launches} launches, {found.waited:.2f} s"
-        yield f"waiting for the compiler: {took}, now compiled: {found.compiled_ahead}"
+        yield "waiting for the compiler:", f"{took}, now compiled: {found.compiled_ahead}"
     for each in found.copies:
         what = f"{each.count} {each.direction} {each.device}, {each.bytes / 1e6:.1f} MB"
-        yield _row("copied", f"{what}: {each.purpose}" if each.purpose else what)
+        yield "copied", f"{what}: {each.purpose}" if each.purpose else what
     for held in found.resident:
-        text = f"{held.arrays} arrays on {held.device}, {held.bytes / 1e6:.1f} MB"
-        yield _row("resident", text)
+        yield "resident", f"{held.arrays} arrays on {held.device}, {held.bytes / 1e6:.1f} MB"
     for each_task in found.tasks:
         took = f"{each_task.seconds:.3f} s, {each_task.bytes / 1e6:.1f} MB"
         what = f"{each_task.count} {each_task.kernel} on {each_task.worker}, {took}"
-        yield _row("tasks of Dask", what)
+        yield "tasks of Dask", what
     for place in found.governed[-ROWS:]:
         ours, theirs = place.recorded_seconds * 1e6, place.numpy_seconds * 1e6
         took = f"{theirs:.0f} us against {ours:.0f} us recorded"
-        yield _row("runs at once", f"{place.file}:{place.line}: {took}")
+        yield "runs at once", f"{place.file}:{place.line}: {took}"
     for call in found.not_recorded[:ROWS]:
-        yield _row("not recorded", f"{call.count} {call.name} at {call.file}:{call.line}")
+        yield "not recorded", f"{call.count} {call.name} at {call.file}:{call.line}"
 
 
 def _line_table(found: Report) -> Iterator[str]:
@@ -435,8 +445,7 @@ def _line_table(found: Report) -> Iterator[str]:
         if rest:
             seconds = sum(line.seconds for line in rest)
             yield _time_row(seconds / found.seconds, seconds, f"{len(rest)} other lines")
-        name = ELSEWHERE if thread.is_main else "elsewhere, and waiting"
-        yield _time_row(thread.elsewhere / found.seconds, thread.elsewhere, name)
+        yield _time_row(thread.elsewhere / found.seconds, thread.elsewhere, thread.rest)
 
 
 def _time_row(share: float, seconds: float, text: str) -> str:

@@ -6,7 +6,7 @@ program is escaped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -40,72 +40,34 @@ overflow:hidden;margin-top:6px}
 """
 
 
-def page(report: Report) -> str:
-    """The report as a file."""
+def page(report: Report, counted: Iterable[tuple[str, str]]) -> str:
+    """The report as a file. `counted`: all but the lines, as titles with texts."""
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     style = "body{margin:24px auto;max-width:1100px;color:#1c2733;background:#fff}"
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head>{head}<title>lazyfuse report</title>'
         f"<style>{style}</style></head><body>\n<h1 style='font:600 22px system-ui'>"
-        f"lazyfuse report</h1>\n{fragment(report)}\n</body></html>\n"
+        f"lazyfuse report</h1>\n{fragment(report, counted)}\n</body></html>\n"
     )
 
 
-def fragment(report: Report) -> str:
+def fragment(report: Report, counted: Iterable[tuple[str, str]]) -> str:
     """The report as a part of a page."""
-    return f'<div class="lazyfuse-report"><style>{_STYLE}</style>\n{"".join(_parts(report))}</div>'
+    parts = "".join(_parts(report, counted))
+    return f'<div class="lazyfuse-report"><style>{_STYLE}</style>\n{parts}</div>'
 
 
-def _parts(report: Report) -> Iterator[str]:
+def _parts(report: Report, counted: Iterable[tuple[str, str]]) -> Iterator[str]:
     yield "<h2>Where did the time go, and what should I change?</h2>"
     if not report.measured:
         yield "<p>Lines were not measured. Set the option <code>report</code>, or run the program "
         yield "with <code>lazyfuse --report</code>.</p>"
     for thread in report.threads:
         yield from _thread(thread, report.seconds)
-    yield "<h2>What ran where?</h2>"
-    yield _table(
-        ("what", "how often", ""),
-        [
-            ("kernels launched", report.kernels, f"holding {report.fused_operations} operations"),
-            ("operations alone, in NumPy", report.single_operations, ""),
-            *_counted("run as", report.run_as),
-            *_counted("launched on", report.launched_on),
-            *_counted("evaluation", report.evaluations),
-            *_counted("decision", report.decisions),
-            *_counted("other tier", report.other_tier),
-            *_counted("selection", report.selections),
-            *_counted("program", report.programs),
-            *[
-                (f"copied: {each.direction} {each.device}", each.count,
-                 f"{each.bytes / 1e6:.1f} MB {each.purpose}")
-                for each in report.copies
-            ],
-            *[
-                (f"resident on {each.device}", each.arrays, f"{each.bytes / 1e6:.1f} MB")
-                for each in report.resident
-            ],
-            *[
-                (f"not recorded: np.{each.name}", each.count, f"{each.file}:{each.line}")
-                for each in report.not_recorded
-            ],
-            *[(title, "", text) for title, text in report.notes],
-        ],
-    )  # fmt: skip
-
-
-def _counted(title: str, counter: Mapping[str, int]) -> list[tuple[str, object, str]]:
-    return [(title, count, name) for name, count in counter.items()]
-
-
-def _table(head: tuple[str, ...], rows: list[tuple[str, object, str]]) -> str:
-    found = [f"<tr><th>{head[0]}</th><th class='n'>{head[1]}</th><th>{head[2]}</th></tr>"]
-    for title, count, text in rows:
-        found.append(
-            f"<tr><td>{escape(title)}</td><td class='n'>{escape(str(count))}</td>"
-            f"<td>{escape(text)}</td></tr>"
-        )
-    return f"<table>{''.join(found)}</table>"
+    yield "<h2>What ran where?</h2><table>"
+    for title, text in counted:
+        yield f"<tr><td>{escape(title)}</td><td>{escape(text)}</td></tr>"
+    yield "</table>"
 
 
 def _thread(thread: Thread, total: float) -> Iterator[str]:
@@ -119,8 +81,7 @@ def _thread(thread: Thread, total: float) -> Iterator[str]:
     rest = thread.lines[MOST:]
     if rest:
         yield _rest(sum(line.seconds for line in rest), total, f"{len(rest)} other lines")
-    name = "elsewhere (Python, other packages, I/O)" if thread.is_main else "elsewhere, and waiting"
-    yield _rest(thread.elsewhere, total, name)
+    yield _rest(thread.elsewhere, total, thread.rest)
     yield (
         f"<tr class='total'><td class='n'>100.0 %</td><td></td><td class='n'>{total:.3f} s</td>"
         "<td colspan='4'>total</td></tr></table>"
