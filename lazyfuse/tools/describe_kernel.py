@@ -6,13 +6,14 @@ the present sizes. Runs nothing.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.lowering.kernel import KernelError
 from lazyfuse.codegen.plan.chains import Chain, multiplies_rows
 from lazyfuse.codegen.plan.plan import KernelStep
-from lazyfuse.devices.base import Device
+from lazyfuse.devices.base import Device, Source, Traits
 from lazyfuse.devices.cpu.launch import weight
 from lazyfuse.runtime.execution import program_tiers
 from lazyfuse.runtime.execution.tiles import PRODUCT_ROWS
@@ -38,15 +39,40 @@ def of_kernel(geometry: SizedPlan, step: KernelStep, device: Device, language: s
     except KernelError:
         return []
     threads = _threads(cpu, elements * each, len(sizes), language == "numpy")
-    lines = [f"{_tier(elements, step, language)}; {threads}"]
+    lines = [f"{_tier(_additions(geometry, step), language)}; {threads}"]
     if lowered.variant.stream and language == "numba":
         lines.append("results go past the caches: with an operand they are larger than the last")
     lines += _in_place(geometry, step)
     return lines
 
 
-def _tier(elements: int, step: KernelStep, language: str) -> str:
-    additions = elements * max(step.cost, 1.0)
+def size(count: int) -> str:
+    """A number of bytes in words."""
+    for unit, scale in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
+        if count >= scale:
+            return f"{count / scale:.1f} {unit}"
+    return f"{count} B"
+
+
+def source_of(geometry: SizedPlan, step: KernelStep, traits: Traits) -> Source | None:
+    """The text that the executor takes for a kernel on a device of these traits, once it may be
+    compiled; None where no language of the device can express it.
+    """
+    languages = traits.languages
+    if "numpy" in languages and _additions(geometry, step) < program_tiers.COMPILE_ELEMENTS:
+        languages = ("numpy",)
+    for language in languages:
+        with suppress(KernelError):
+            return geometry.source(step, language, traits)
+    return None
+
+
+def _additions(geometry: SizedPlan, step: KernelStep) -> float:
+    """The work of a kernel, as a number of additions."""
+    return geometry.size(step.domain_of) * max(step.cost, 1.0)
+
+
+def _tier(additions: float, language: str) -> str:
     least = program_tiers.COMPILE_ELEMENTS
     if language == "numpy":
         if additions < least:

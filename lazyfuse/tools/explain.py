@@ -6,7 +6,6 @@ Owns the description of plans. Reads the plan that an evaluation would use; laun
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import field
 from typing import Any
 
@@ -17,7 +16,6 @@ from lazyfuse.arrays.nodes import caller
 from lazyfuse.codegen.graph.linearize import Recording, linearize
 from lazyfuse.codegen.graph.node import HostCall, Node, source_line
 from lazyfuse.codegen.lowering import registered_kernels
-from lazyfuse.codegen.lowering.kernel import KernelError
 from lazyfuse.codegen.lowering.languages import LANGUAGES
 from lazyfuse.codegen.plan.chains import PRODUCTS
 from lazyfuse.codegen.plan.plan import KernelStep, Plan, SingleStep
@@ -31,7 +29,6 @@ from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.events.tracing import Operation
 from lazyfuse.runtime.execution import (
     matmul,
-    program_tiers,
     tiled_run,
 )
 from lazyfuse.runtime.execution import (
@@ -45,6 +42,7 @@ from lazyfuse.runtime.scheduling import eager_rules, elision, evaluate, recomput
 from lazyfuse.runtime.scheduling.recompute import Decision
 from lazyfuse.tools import describe_kernel as schedule
 from lazyfuse.tools import explain_boxes, explain_html
+from lazyfuse.tools.describe_kernel import size
 from lazyfuse.tools.explain_boxes import Box
 
 HOST = "host"
@@ -99,7 +97,7 @@ class KernelInfo:
         moved = self.bytes_read + self.bytes_written
         lines = [
             f"{len(self.operations)} operations over {list(self.domain)}: {self.inputs} arrays in, "
-            f"{self.outputs} out, {_size(moved)} instead of {_size(self.bytes_unfused)}",
+            f"{self.outputs} out, {size(moved)} instead of {size(self.bytes_unfused)}",
             f"    on {self.device} as {self.language} program {self.name}",
         ]
         lines += [f"    {each}" for each in self.schedule]
@@ -188,13 +186,6 @@ class Explanation:
         return explain_html.page(head, self.boxes, rest)
 
 
-def _size(count: int) -> str:
-    for unit, scale in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
-        if count >= scale:
-            return f"{count / scale:.1f} {unit}"
-    return f"{count} B"
-
-
 def explain_nodes(nodes: Sequence[Node]) -> Explanation:
     """The explanation of evaluating these nodes."""
     pending = [node for node in nodes if node.value is None and node.resident is None]
@@ -210,7 +201,7 @@ def explain_nodes(nodes: Sequence[Node]) -> Explanation:
     elided, _ = elision.elide(recording, pending, evaluate.known, dry_run=True)
     plan = evaluate.plan_for(recording)
     device, choice = _choice(plan, recording)
-    describe = _Describer(plan, recording, device)
+    describe = Describer(plan, recording, device)
     kernels = [describe.kernel(step) for step in plan.steps if type(step) is KernelStep]
     alone: list[Operation] = []
     library: list[Operation] = []
@@ -285,7 +276,9 @@ def _residence(node: Node) -> str:
     return f"{HOST} and {name}" if node.value is not None else name
 
 
-class _Describer:
+class Describer:
+    """What says in words what a value of the plan is."""
+
     def __init__(self, plan: Plan, recording: Recording, device: Device) -> None:
         self.geometry = SizedPlan(plan, recording)
         self.nodes = recording.nodes
@@ -379,14 +372,8 @@ class _Describer:
 
     def program(self, step: KernelStep, device: Device) -> tuple[str, str]:
         """The language and name of the program that the executor takes."""
-        languages = device.traits.languages
-        additions = self.geometry.size(step.domain_of) * max(step.cost, 1.0)
-        if additions < program_tiers.COMPILE_ELEMENTS and "numpy" in languages:
-            languages = ("numpy",)
-        for language in languages:
-            with suppress(KernelError):
-                return language, self.geometry.source(step, language, device.traits).name
-        return NOTHING
+        source = schedule.source_of(self.geometry, step, device.traits)
+        return NOTHING if source is None else (source.language, source.name)
 
     def residency(self, index: int) -> str:
         """The memory that holds an operand; computed operands are where their kernels run."""

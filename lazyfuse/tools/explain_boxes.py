@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from lazyfuse.codegen.plan.plan import KernelStep, Plan
 from lazyfuse.codegen.table import ops
@@ -15,10 +15,11 @@ from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.events import spans
 from lazyfuse.runtime.events.tracing import Operation
 from lazyfuse.runtime.placement.plan_sizes import SizedPlan
+from lazyfuse.tools.describe_kernel import size
 from lazyfuse.tools.notebook_names import short
 
 if TYPE_CHECKING:
-    from lazyfuse.tools.explain import KernelInfo
+    from lazyfuse.tools.explain import Describer, KernelInfo
 
 _TIMES = " \N{MULTIPLICATION SIGN} "
 ARRAY, KERNEL, ALONE, RESULT = "array", "kernel", "alone", "result"
@@ -32,21 +33,6 @@ class Box:
     title: str
     lines: tuple[str, ...]
     reads: tuple[int, ...]
-
-
-class Describer(Protocol):
-    """What says in words what a value of the plan is (`_Describer` of explain.py)."""
-
-    geometry: SizedPlan
-
-    def operation(self, index: int) -> Operation:
-        """The recorded operation that makes a value."""
-
-    def alone(self, index: int) -> str:
-        """Who does an operation outside all kernels."""
-
-    def residency(self, index: int) -> str:
-        """The memory that holds a value, or will."""
 
 
 def of_plan(describe: Describer, kernels: Sequence[KernelInfo]) -> tuple[Box, ...]:
@@ -121,7 +107,7 @@ def _kernel(info: KernelInfo) -> tuple[str, ...]:
     lines = [
         _names(info.operations),
         f"on {info.device} as {info.language}, over {_sizes(info.domain)}",
-        f"moves {_bytes(moved)}" + (f", saves {_bytes(saved)}" if saved * 100 > moved else ""),
+        f"moves {size(moved)}" + (f", saves {size(saved)}" if saved * 100 > moved else ""),
         _lines(info.operations),
     ]
     if took := _measured(info.operations[-1]):
@@ -137,13 +123,6 @@ def _names(operations: Sequence[Operation]) -> str:
 
 def _sizes(domain: tuple[int, ...]) -> str:
     return _TIMES.join([f"{size:,}" for size in domain]) or "one number"
-
-
-def _bytes(count: int) -> str:
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= scale:
-            return f"{count / scale:.1f} {unit}"
-    return f"{count} B"
 
 
 def _lines(operations: Sequence[Operation]) -> str:

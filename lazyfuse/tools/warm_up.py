@@ -13,15 +13,13 @@ from lazyfuse.arrays.ndarray import ndarray, node_of
 from lazyfuse.arrays.scalars import numbers_stay
 from lazyfuse.codegen.graph.linearize import linearize
 from lazyfuse.codegen.graph.node import Node
-from lazyfuse.codegen.lowering.kernel import KernelError
-from lazyfuse.codegen.plan.plan import KernelStep
-from lazyfuse.devices.base import Device, DeviceError, Source
+from lazyfuse.devices.base import Device, DeviceError
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.execution import executor, tiled_run
-from lazyfuse.runtime.execution.program_tiers import COMPILE_ELEMENTS
 from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.placement.plan_sizes import SizedPlan
 from lazyfuse.runtime.scheduling import evaluate
+from lazyfuse.tools.describe_kernel import source_of
 
 
 def warm_up(*arrays: Any, **named: Any) -> list[str]:
@@ -60,8 +58,8 @@ def _compile(pending: list[Node], device: Device) -> list[str]:
     names = []
     for step in plan.kernels:
         try:
-            source = _source(step, geometry, device)
-            if source is None:
+            source = source_of(geometry, step, device.traits)
+            if source is None or source.language == "numpy":
                 continue
             names.append(counters.compiled(device, source).source.name)
         except DeviceError as error:
@@ -73,15 +71,3 @@ def _compile(pending: list[Node], device: Device) -> list[str]:
             with suppress(DeviceError):  # a chain without a program runs step by step
                 names.append(counters.compiled(device, source).source.name)
     return list(dict.fromkeys(names))
-
-
-def _source(step: KernelStep, geometry: SizedPlan, device: Device) -> Source | None:
-    """The text that the device would compile for a kernel; None if blocked NumPy runs it."""
-    languages = [each for each in device.traits.languages if each != "numpy"]
-    small = geometry.size(step.domain_of) * max(step.cost, 1.0) < COMPILE_ELEMENTS
-    if not languages or (small and "numpy" in device.traits.languages):
-        return None
-    for language in languages:
-        with suppress(KernelError):  # the language cannot express the kernel
-            return geometry.source(step, language, device.traits)
-    return None
