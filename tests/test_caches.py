@@ -48,6 +48,7 @@ NO_CACHES = {
     "lazyfuse.devices.registry._made": "the devices",
     "lazyfuse.devices.registry._refused": "why OpenCL devices failed",
     "lazyfuse.devices.settings.chosen": "switches that the user set",
+    "lazyfuse.interop.library_adapters._attended": "the tables of adapters, and of the launcher",
     "lazyfuse.interop.library_adapters._waiting": "libraries without entrances yet",
     "lazyfuse.late_modules._calls": "what is to be done when a module runs",
     "lazyfuse.late_modules._followers": "modules that run after others",

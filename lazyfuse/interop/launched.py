@@ -8,14 +8,11 @@ none of this.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
-from lazyfuse import late_modules
 from lazyfuse.interop import import_hook, library_adapters
 from lazyfuse.interop.import_hook import Owner, owner_of
 
@@ -33,10 +30,7 @@ def install() -> None:
         return
     import_hook.install()
     library_adapters.adapt()  # the program runs unedited
-    for name, change in _CHANGES.items():
-        if name in sys.modules:
-            change(sys.modules[name])
-    sys.meta_path.insert(0, _Finder())
+    library_adapters.attend(_CHANGES)
 
 
 # ---------------------------------------------------------------------------------- debuggers
@@ -128,25 +122,3 @@ _CHANGES: dict[str, Callable[[Any], None]] = {
     "multiprocessing.spawn": _prepare_workers,
 }
 """Modules, and what the launcher changes in each when it has been imported."""
-
-
-class _Finder:
-    """A finder for the modules in `_CHANGES`: it takes what other finders find."""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """The module's own specification; None for all other modules."""
-        if name not in _CHANGES:
-            return None
-        spec = late_modules.found_behind(self, name, path, target)
-        loader: Any = spec.loader if spec is not None else None
-        if type(loader) is SourceFileLoader:
-            run = loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                run(module)
-                _CHANGES[name](module)
-
-            vars(loader)["exec_module"] = exec_module
-        return spec

@@ -14,7 +14,7 @@ import functools
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from types import (
     BuiltinFunctionType,
@@ -381,10 +381,8 @@ def adapt(name: str | None = None) -> None:
     """
     if name is None or name in ON_REQUEST:
         wanted = list(ON_REQUEST) if name is None else [name]
-        ENTRANCES.update({each: ON_REQUEST[each] for each in wanted})
         arguments.KNOWN.update(wanted)
-        _waiting.update(wanted)
-        _adapt_those_waiting()
+        attend({each: ON_REQUEST[each] for each in wanted})
     elif name not in ENTRANCES:
         names = ", ".join(sorted(ON_REQUEST))
         text = message("adapt", "unknown library", f"one of {names}", name, _HELP)
@@ -396,7 +394,18 @@ _HELP = "give other libraries x.to_numpy(), or float(x) for a number"
 
 # -------------------------------------------------------------------------------------- imports
 
-_waiting: set[str] = set()  # libraries that are not adapted yet
+_attended: dict[str, Callable[[ModuleType], None]] = {}
+"""Modules that are adapted when they are imported, each with the function that does it."""
+_waiting: set[str] = set()  # those that are not adapted yet
+
+
+def attend(adapters: Mapping[str, Callable[[ModuleType], None]]) -> None:
+    """Adapt modules that are imported already, and others each time when they are imported."""
+    _attended.update(adapters)
+    _waiting.update(adapters)
+    _adapt_those_waiting()
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
 
 
 def _adapt(module: ModuleType) -> None:
@@ -404,7 +413,7 @@ def _adapt(module: ModuleType) -> None:
     name = module.__name__
     _waiting.discard(name)
     try:
-        ENTRANCES[name](module)
+        _attended[name](module)
     except AttributeError as error:
         version = getattr(module, "__version__", "of another version")
         warnings.warn(
@@ -446,7 +455,7 @@ class _Loader:
         elif getattr(self._loader, "name", None) == module.__name__:
             vars(self._loader).pop("exec_module", None)
         self._run(module)
-        if module.__name__ in ENTRANCES:
+        if module.__name__ in _attended:
             _adapt(module)
 
 
@@ -467,7 +476,7 @@ def _attend(spec: ModuleSpec) -> None:
 
 
 class _Finder:
-    """A finder for the libraries in `ENTRANCES`: takes what other finders find, and adapts it."""
+    """A finder for the modules in `_attended`: takes what other finders find, and adapts it."""
 
     def __init__(self) -> None:
         self._here = threading.local()
@@ -477,7 +486,7 @@ class _Finder:
     ) -> ModuleSpec | None:
         """The library's own specification; None for all other modules."""
         _adapt_those_waiting()
-        if name not in ENTRANCES or getattr(self._here, "asking", None) == name:
+        if name not in _attended or getattr(self._here, "asking", None) == name:
             return None
         before, self._here.asking = getattr(self._here, "asking", None), name
         try:
@@ -490,13 +499,9 @@ class _Finder:
 
 
 def watch() -> None:
-    """Adapt libraries that are imported already, and others when they are imported.
+    """Adapt the libraries that need no request, now or when they are imported.
 
     On an interpreter with unknown instructions, all libraries stay unchanged.
     """
-    if versions.unknown_python():
-        return
-    _waiting.update(ENTRANCES)
-    _adapt_those_waiting()
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    if not versions.unknown_python():
+        attend(ENTRANCES)

@@ -180,7 +180,7 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     )
     (tmp_path / name / "resource.txt").write_text("resource")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setitem(library_adapters.ENTRANCES, name, library_adapters._adapt_all)
+    monkeypatch.setitem(library_adapters._attended, name, library_adapters._adapt_all)
     yield name
     sys.modules.pop(name, None)
     library_adapters._waiting.discard(name)
@@ -319,7 +319,7 @@ def test_a_version_that_an_adapter_does_not_fit_is_told(library: str) -> None:
         library_adapters._adapt_all(module)
         library_adapters._classes_of("NotThere")(module)
 
-    library_adapters.ENTRANCES[library] = misfit
+    library_adapters._attended[library] = misfit
     with pytest.warns(RuntimeWarning, match="NotThere.*give them x.to_numpy"):
         module = importlib.import_module(library)
     assert works(module)
