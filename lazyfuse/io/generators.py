@@ -20,17 +20,6 @@ from lazyfuse.io.chunks import Box, Sizes
 from lazyfuse.io.sources import Array, Source
 
 
-def _common(
-    name: str, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: Any, limit: Any
-) -> dict[str, Any]:
-    return {
-        "shape": shape,
-        "dtype": dtype,
-        "sizes": geometry.sizes_of(chunks, shape, dtype, limit),
-        "description": f"{name} of shape {shape}",
-    }
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Arange(Source):
     """`numpy.arange`: element `i` is `first + i * (second - first)`, computed in the dtype."""
@@ -89,7 +78,8 @@ def arange(
     pair = np.zeros(2, wanted)
     pair[0] = start
     pair[1] = start + step
-    return Arange(**_common("arange", (length,), wanted, chunks, limit), pair=pair)
+    what = f"arange of shape ({length},)"
+    return Arange(**sources.about(what, (length,), wanted, chunks, limit), pair=pair)
 
 
 def _plan(start: Any, stop: Any, step: Any, dtype: Any) -> tuple[int, np.dtype[Any]] | None:
@@ -157,9 +147,8 @@ def linspace(
     start, stop = (each[()] if isinstance(each, np.ndarray) else each for each in (start, stop))
     inner = np.linspace(start, stop, 0).dtype
     wanted = np.linspace(start, stop, 0, dtype=dtype).dtype
-    sources.refuse_objects(wanted, "linspace")
     return Linspace(
-        **_common("linspace", (num,), wanted, chunks, limit),
+        **sources.about(f"linspace of shape ({num},)", (num,), wanted, chunks, limit),
         start=start,
         stop=stop,
         endpoint=endpoint,
@@ -252,15 +241,13 @@ def random(
     one = np.asarray(getattr(probe, method)(*args, size=(0,), **keywords))
     if one.shape != (0,):
         raise _no_streams(f"random.{method}, which gives more than a number each time")
-    sizes = geometry.sizes_of(chunks, shape, one.dtype, limit)
+    known = sources.about(f"random.{method} of shape {shape}", shape, one.dtype, chunks, limit)
+    sizes = known["sizes"]
     count = math.prod(map(len, geometry.unpack(sizes, shape)))
     first = seeds.n_children_spawned
     seeds.spawn(count)
     return Random(
-        shape=shape,
-        dtype=one.dtype,
-        sizes=sizes,
-        description=f"random.{method} of shape {shape}",
+        **known,
         grid=sizes,
         bits=kind,
         entropy=seeds.entropy,

@@ -55,15 +55,10 @@ class Hdf5(Source):
     def __reduce_ex__(self, protocol: Any) -> Any:
         if self.live is None:
             return object.__reduce_ex__(self, protocol)
-        refuse_unnamed(self.live, self.path)
+        if not self.path or not os.path.exists(self.path):  # it is in memory, or a Python object
+            what = "an HDF5 file in memory cannot be used by other processes"
+            raise UnsupportedError(message("from_chunks", what, instead="save it, or use threads"))
         return replace(self, live=None).__reduce_ex__(protocol)
-
-
-def refuse_unnamed(dataset: Any, path: str) -> None:
-    """A file that only this process has (in memory, or a Python object) has no name for others."""
-    if not path or not os.path.exists(path):
-        what = "an HDF5 file in memory cannot be used by other processes"
-        raise UnsupportedError(message("from_chunks", what, instead="save it, or use threads"))
 
 
 @contextlib.contextmanager
@@ -140,13 +135,8 @@ def of_dataset(
     shape, dtype = dataset.shape, dataset.dtype
     if shape is None:
         raise UnsupportedError(message("from_chunks", f"{description} is empty: it has no shape"))
-    sources.refuse_objects(dtype, description)
-    sizes = geometry.sizes_of(chunks, shape, dtype, limit, storage=dataset.chunks)
     return Hdf5(
-        shape=shape,
-        dtype=dtype,
-        sizes=sizes,
-        description=description,
+        **sources.about(description, shape, dtype, chunks, limit, storage=dataset.chunks),
         path=path,
         name=name,
         live=dataset if live else None,

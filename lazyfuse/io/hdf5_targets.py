@@ -119,11 +119,7 @@ def by_name(
     named = targets.named(path)
     there = os.path.exists(named)
     return Hdf5Target(
-        shape=shape,
-        dtype=dtype,
-        sizes=targets.cut(written, shape, dtype),
-        grain=(1,) * len(shape),
-        description=description,
+        **targets.about(description, shape, dtype, written),
         path=named,
         name=name,
         place=named if there else targets.partial(named),
@@ -135,14 +131,10 @@ def of_dataset(dataset: Any, written: Chunks | None = None) -> DatasetTarget:
     """An `h5py.Dataset` of the user."""
     if dataset.file.mode == "r":
         raise ValueError("output array is read-only")  # NumPy's text
-    grain = dataset.chunks
     path, name = hdf5.place_of(dataset)
+    what = f"HDF5 dataset {path}{hdf5.SEPARATOR}{name}"
     return DatasetTarget(
-        shape=dataset.shape,
-        dtype=dataset.dtype,
-        sizes=targets.cut(written, dataset.shape, dataset.dtype, grain),
-        grain=tuple(grain) if grain else (1,) * len(dataset.shape),
-        description=f"HDF5 dataset {path}{hdf5.SEPARATOR}{name}",
+        **targets.about(what, dataset.shape, dataset.dtype, written, dataset.chunks),
         local=True,
         dataset=dataset,
     )

@@ -56,24 +56,19 @@ def npy(path: str, chunks: Any = None, limit: int | str = geometry.LIMIT) -> Sou
     """An `.npy` file."""
     with open(path, "rb") as file:
         shape, fortran, dtype, offset = _header(file, path)
-    description = f"file {path}"
-    sources.refuse_objects(dtype, description)
-    needed = offset + math.prod(shape) * dtype.itemsize
-    if os.path.getsize(path) < needed:
-        found = os.path.getsize(path)
-        raise ValueError(message("from_chunks", description, f"{needed} bytes", found))
-    strides = raw_files.packed(shape, dtype.itemsize, fortran)
     order = list(range(len(shape)))
     if fortran:
         order.reverse()
+    known = sources.about(f"file {path}", shape, dtype, chunks, limit, order=order)
+    needed = offset + math.prod(shape) * dtype.itemsize
+    if os.path.getsize(path) < needed:
+        found = os.path.getsize(path)
+        raise ValueError(message("from_chunks", f"file {path}", f"{needed} bytes", found))
     return PlainFile(
-        shape=shape,
-        dtype=dtype,
-        sizes=geometry.sizes_of(chunks, shape, dtype, limit, order=order),
-        description=description,
+        **known,
         path=os.path.abspath(path),
         offset=offset,
-        strides=strides,
+        strides=raw_files.packed(shape, dtype.itemsize, fortran),
         identity=sources.identity(path),
     )
 
@@ -117,16 +112,12 @@ def mapped(
     if found is None:
         return sources.memory(array, chunks, limit)
     path, offset = found
-    dtype, strides = array.dtype, array.strides
-    order = sorted(range(array.ndim), key=lambda axis: -abs(strides[axis]))
+    what, order = f"memmap of {path}", sources.axes_of(array)
     return PlainFile(
-        shape=array.shape,
-        dtype=dtype,
-        sizes=geometry.sizes_of(chunks, array.shape, dtype, limit, order=order),
-        description=f"memmap of {path}",
+        **sources.about(what, array.shape, array.dtype, chunks, limit, order=order),
         path=path,
         offset=offset,
-        strides=strides,
+        strides=array.strides,
         identity=sources.identity(path),
     )
 

@@ -82,11 +82,7 @@ def npy(
     header = _header(shape, dtype)
     named = targets.named(path)
     return PlainTarget(
-        shape=shape,
-        dtype=dtype,
-        sizes=targets.cut(written, shape, dtype),
-        grain=(1,) * len(shape),
-        description=f"file {path}",
+        **targets.about(f"file {path}", shape, dtype, written),
         path=named,
         place=targets.partial(named),
         offset=len(header),
@@ -115,11 +111,7 @@ def mapped(array: Array, written: Chunks | None = None) -> Target:
         return targets.memory(array, written)
     path, offset = found
     return PlainTarget(
-        shape=array.shape,
-        dtype=array.dtype,
-        sizes=targets.cut(written, array.shape, array.dtype),
-        grain=(1,) * array.ndim,
-        description=f"memmap of {path}",
+        **targets.about(f"memmap of {path}", array.shape, array.dtype, written),
         path="",
         place=path,
         offset=offset,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -74,15 +74,29 @@ class Memory(Source):
 def memory(array: Array, chunks: Any = None, limit: int | str = geometry.LIMIT) -> Memory:
     """An array in memory as a source. What is written to it later shows in what is read later."""
     plain = array.view(np.ndarray)
-    refuse_objects(plain.dtype, "an array in memory")
-    order = sorted(range(plain.ndim), key=lambda axis: -abs(plain.strides[axis]))
-    return Memory(
-        shape=plain.shape,
-        dtype=plain.dtype,
-        sizes=geometry.sizes_of(chunks, plain.shape, plain.dtype, limit, order=order),
-        description=f"array of shape {plain.shape} in memory",
-        array=plain,
-    )
+    what = f"array of shape {plain.shape} in memory"
+    order = axes_of(plain)
+    return Memory(**about(what, plain.shape, plain.dtype, chunks, limit, order=order), array=plain)
+
+
+def axes_of(array: Array) -> list[int]:
+    """The axes of an array from the one with the largest strides to the one with the smallest."""
+    return sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
+
+
+def about(
+    description: str,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    chunks: Any,
+    limit: int | str,
+    storage: Sequence[int] | None = None,
+    order: Sequence[int] | None = None,
+) -> dict[str, Any]:
+    """The fields that every source has. `storage` and `order`: as for `chunks.sizes_of`."""
+    refuse_objects(dtype, description)
+    sizes = geometry.sizes_of(chunks, shape, dtype, limit, storage, order)
+    return {"shape": shape, "dtype": dtype, "sizes": sizes, "description": description}
 
 
 def checked(box: Box, shape: tuple[int, ...], description: str) -> tuple[int, ...]:

@@ -117,19 +117,31 @@ class MemoryTarget(Target):
 
 
 def memory(array: Array, written: Chunks | None = None) -> MemoryTarget:
-    """An array in memory as a target."""
-    if not array.flags.writeable:
-        raise ValueError("output array is read-only")  # NumPy's text
+    """An array in memory, which may be written to, as a target."""
     plain = array.view(np.ndarray)
+    what = f"array of shape {plain.shape} in memory"
     return MemoryTarget(
-        shape=plain.shape,
-        dtype=plain.dtype,
-        sizes=cut(written, plain.shape, plain.dtype),
-        grain=(1,) * plain.ndim,
-        description=f"array of shape {plain.shape} in memory",
+        **about(what, plain.shape, plain.dtype, written),
         local=True,
         array=plain,
     )
+
+
+def about(
+    description: str,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    written: Chunks | None,
+    grain: tuple[int, ...] | None = None,
+) -> dict[str, Any]:
+    """The fields that every target has."""
+    return {
+        "shape": shape,
+        "dtype": dtype,
+        "sizes": cut(written, shape, dtype, grain),
+        "grain": tuple(grain) if grain else (1,) * len(shape),
+        "description": description,
+    }
 
 
 def cut(

@@ -65,16 +65,11 @@ def _part(array: Any, box: Box, shape: tuple[int, ...], source: Source) -> Array
     ours, theirs = source.dtype.newbyteorder("="), array.dtype.newbyteorder("=")
     if array.shape != source.shape or ours != theirs:
         changed = f"{source.description} has changed"
-        found = (array.shape, str(array.dtype))
+        there = (array.shape, str(array.dtype))
         expected = f"shape {source.shape} of {source.dtype}"
-        raise ConfigurationError(message("from_chunks", changed, expected, found))
-    return np_array(array[box], source).reshape(shape)
-
-
-def np_array(values: Any, source: Source) -> Array:
-    """What a store gave, as an array of its own in C order."""
-    found = np.asarray(values, source.dtype, order="C")
-    return found if found.flags.writeable else found.copy()
+        raise ConfigurationError(message("from_chunks", changed, expected, there))
+    found = np.asarray(array[box], source.dtype, order="C")
+    return (found if found.flags.writeable else found.copy()).reshape(shape)
 
 
 @contextlib.contextmanager
@@ -114,16 +109,8 @@ def of_array(array: Any, chunks: Any = None, limit: int | str = geometry.LIMIT) 
     """A `zarr.Array`."""
     place = local_path(array)
     description = f"zarr array {place or array.store_path}"
-    sources.refuse_objects(array.dtype, description)
-    sizes = geometry.sizes_of(
-        chunks, array.shape, array.dtype, limit, storage=_grain(array, geometry.parse_bytes(limit))
-    )
-    common = {
-        "shape": array.shape,
-        "dtype": array.dtype,
-        "sizes": sizes,
-        "description": description,
-    }
+    grain = _grain(array, geometry.parse_bytes(limit))
+    common = sources.about(description, array.shape, array.dtype, chunks, limit, storage=grain)
     if place is not None:
         return ZarrFolder(**common, path=place, identity=sources.identity(place))
     return ZarrArray(**common, array=array)

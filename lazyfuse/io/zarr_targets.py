@@ -105,11 +105,7 @@ def folder(
     together = targets.stored(written, shape, dtype)
     grain = tuple(max(1, min(unit, length)) for unit, length in zip(together, shape, strict=True))
     return ZarrFolderTarget(
-        shape=shape,
-        dtype=dtype,
-        sizes=targets.cut(written, shape, dtype, grain),
-        grain=grain,
-        description=f"zarr array {path}",
+        **targets.about(f"zarr array {path}", shape, dtype, written, grain),
         path=named,
         place=targets.partial(named),
     )
@@ -121,13 +117,8 @@ def of_array(array: Any, written: Chunks | None = None) -> Target:
         raise ValueError("output array is read-only")  # NumPy's text
     place = zarr_arrays.local_path(array)
     grain = zarr_arrays.written_together(array)
-    common = {
-        "shape": array.shape,
-        "dtype": array.dtype,
-        "sizes": targets.cut(written, array.shape, array.dtype, grain),
-        "grain": grain,
-        "description": f"zarr array {place or array.store_path}",
-    }
+    what = f"zarr array {place or array.store_path}"
+    common = targets.about(what, array.shape, array.dtype, written, grain)
     if place is not None:
         return ZarrFolderTarget(**common, path="", place=place)
     return ZarrArrayTarget(**common, array=array)
