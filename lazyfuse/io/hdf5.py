@@ -146,9 +146,6 @@ def of_dataset(
 
 def place_of(dataset: Any) -> tuple[str, str]:
     """File and name of a dataset; no file where there is none with a name."""
-    file = dataset.file
-    filename = file.filename
-    if isinstance(filename, bytes):
-        filename = os.fsdecode(filename)
+    filename = dataset.file.filename
     found = os.path.realpath(filename) if os.path.exists(filename) else ""
     return found, dataset.name

@@ -135,6 +135,5 @@ def of_dataset(dataset: Any, written: Chunks | None = None) -> DatasetTarget:
     what = f"HDF5 dataset {path}{hdf5.SEPARATOR}{name}"
     return DatasetTarget(
         **targets.about(what, dataset.shape, dataset.dtype, written, dataset.chunks),
-        local=True,
         dataset=dataset,
     )

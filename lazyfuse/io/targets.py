@@ -1,8 +1,8 @@
 """What chunked arrays are written to: a part at a time, by several tasks.
 
 `prepare` is called once, before anything is written; `write` for each chunk, any number of times,
-from the threads and processes that `serial` and `local` allow; `finish` once, when all are written,
-or `abandon` where that failed. Writing a block again is right: a task may run twice.
+from any thread, and from any process unless the target is `serial`; `finish` once, when all are
+written, or `abandon` where that failed. Writing a block again is right: a task may run twice.
 
 A new file or folder is written under another name beside its place (`.NAME.ID.partial`) and gets
 its own name in `finish`, once its data are on the disk. Where the name is a link, what it leads to
@@ -41,7 +41,6 @@ class Target:
     """An array that is written in parts.
 
     `grain`: what storage keeps together, per axis; two tasks must not write to one such piece.
-    `local`: only the process that made it can write to it.
     """
 
     shape: tuple[int, ...]
@@ -49,10 +48,9 @@ class Target:
     sizes: Sizes
     grain: tuple[int, ...]
     description: str
-    local: bool = False
 
     serial: ClassVar[bool] = False
-    """Whether one process at a time may write, from `prepare` to `finish`."""
+    """Whether one process at a time may write: the one that made it gets the blocks of others."""
 
     @property
     def chunks(self) -> Chunks:
@@ -108,6 +106,8 @@ class MemoryTarget(Target):
 
     array: Array
 
+    serial: ClassVar[bool] = True
+
     def _write(self, box: Box, array: Array) -> None:
         self.array[box] = array
 
@@ -120,11 +120,7 @@ def memory(array: Array, written: Chunks | None = None) -> MemoryTarget:
     """An array in memory, which may be written to, as a target."""
     plain = array.view(np.ndarray)
     what = f"array of shape {plain.shape} in memory"
-    return MemoryTarget(
-        **about(what, plain.shape, plain.dtype, written),
-        local=True,
-        array=plain,
-    )
+    return MemoryTarget(**about(what, plain.shape, plain.dtype, written), array=plain)
 
 
 def about(

@@ -194,7 +194,6 @@ def test_datasets_of_the_user(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x.h5", "w") as file:
         dataset = file.create_dataset("x", (20, 9), "f8", chunks=(6, 4))
         made = target(dataset, (20, 9), np.dtype("f8"))
-        assert made.local
         assert made.serial
         assert made.grain == (6, 4)
         parts.fill(made, expected)

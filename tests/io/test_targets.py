@@ -90,7 +90,7 @@ def test_memory_is_written_by_this_process_alone(tmp_path: Path) -> None:
         if each is not array:
             os.remove(tmp_path / "x.bin")
         made = target(each, (20, 9), np.dtype("f8"))
-        assert made.local
+        assert made.serial
         parts.fill(made, values((20, 9)))
         assert (each == values((20, 9))).all()
         with pytest.raises(UnsupportedError, match="use threads"):

@@ -25,7 +25,7 @@ from lazyfuse.runtime.scheduling import evaluate
 def save(node: Node, target: Any) -> None:
     """Compute a value chunk by chunk, and write each where it was computed.
 
-    A target that only this process can write to gets the blocks of a cluster one by one.
+    A target that one process at a time may write to gets the blocks of a cluster one by one.
     """
     run.open_chunks()
     if target.overwrites and os.path.realpath(target.overwrites) in _files_of(node):
@@ -36,7 +36,7 @@ def save(node: Node, target: Any) -> None:
         copy = run.copy_of(node)
         run.host_steps([copy])
         here = scheduler.client() is None
-        targets = {id(copy): target} if here or not (target.serial or target.local) else {}
+        targets = {id(copy): target} if here or not target.serial else {}
         try:
             plan = Plan([copy], run.grid_of, run.default_grid, lambda _: False, {id(copy): grid})
             made, recorded = graph.build(plan, run.chunked_of, targets)
