@@ -93,14 +93,6 @@ class EvaluationError(LazyfuseError, RuntimeError):
             text += f"\n  while running {self.stage}"
         return text
 
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickle by the plain arguments (the default would lose keyword-only ones)."""
-        return _rebuild, (type(self), self.what, self.details)
-
-
-def _rebuild(kind: type[EvaluationError], what: str, details: dict[str, Any]) -> EvaluationError:
-    return kind(what, **details)
-
 
 def refuses_ours(error: ValueError) -> bool:
     """Whether NumPy refused an object only because its `__array__` gives an array of ours."""

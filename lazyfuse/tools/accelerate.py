@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Generator, Iterable
-from types import FunctionType, MethodType
+from types import FunctionType, MethodType, coroutine
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -126,23 +126,14 @@ def _coroutine(twins: ReboundFunctions) -> Callable[..., Any]:
     async def call(*args: Any, **kwargs: Any) -> Any:
         border = Border(twins, shared=True)
         inside = border.enter_call(args, kwargs)
-        return await _Awaited(twins.main(*inside[0], **inside[1]), border)
+        return await _awaited(twins.main(*inside[0], **inside[1]), border, _same, _same)
 
     return call
 
 
-class _Awaited:
-    """A coroutine with a border, to be awaited once."""
-
-    def __init__(self, running: Any, border: Border) -> None:
-        self.running = running
-        self.border = border
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        def same(value: Any) -> Any:  # what the event loop and what it waits for exchange
-            return value
-
-        return _driven(self.running, self.border, same, same)
+def _same(value: Any) -> Any:
+    """What the event loop and what it waits for exchange stays as it is."""
+    return value
 
 
 def _driven(
@@ -168,6 +159,9 @@ def _driven(
             resume = functools.partial(running.throw, error)
         else:
             resume = functools.partial(running.send, enter(sent))
+
+
+_awaited = coroutine(_driven)
 
 
 class _ExportedArgument:
