@@ -16,32 +16,43 @@ import numpy as np
 
 from lazyfuse.arrays.conversion import from_numpy, to_numpy
 from lazyfuse.arrays.ndarray import changing, ndarray, options, wrap, writable
-from lazyfuse.devices.caches import cached
 from lazyfuse.interop import chunked_api, device_api, fallback
 from lazyfuse.kernels import pcg64
 from lazyfuse.namespace import numpy_modules
 from lazyfuse.registry import THEIRS, implements, pair
 from lazyfuse.runtime.events import spans
 
-IN_PLACE = {"shuffle": (0,)}
 _PASS_ON = ("bit_generator", "spawn", "get_state", "set_state", "seed", "bytes")
+_LOOPS = {"random": pcg64.random, "uniform": pcg64.uniform}
+"""Methods of `Generator` that draw many numbers by a loop of ours, if it knows the generator."""
 
 
 def _method(cls: type, name: str) -> Callable[..., Any]:
     theirs = getattr(cls, name)
     label = f"random.{name}"
+    of_generator = cls is np.random.Generator
+    loop = _LOOPS.get(name) if of_generator else None
 
     @functools.wraps(theirs, assigned=("__name__", "__doc__"), updated=())
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        bound = functools.partial(theirs, self)
-        if cls is np.random.Generator and device_api.selects_chunks():
+        found = None
+        if of_generator and device_api.selects_chunks():
             found = chunked_api.drawn(self, name, args, kwargs)
             if found is not None:
                 return found
-        if name in IN_PLACE:
+        if loop is not None and (args or kwargs):
+            given = args[0] if len(args) == 1 and not kwargs and name == "random" else None
+            if type(given) is int and given < options.eager_below:
+                return wrap(theirs(self, given))
+            with suppress(TypeError), spans.calling(""):  # NumPy raises its own error
+                found = loop(self.bit_generator, *args, **kwargs)
+            if found is not None:
+                return wrap(found)
+        bound = functools.partial(theirs, self)
+        if name == "shuffle":  # in place
             if "x" in kwargs:
                 args = (kwargs.pop("x"), *args)
-            return fallback.run_writing(bound, label, args, kwargs, IN_PLACE[name])
+            return fallback.run_writing(bound, label, args, kwargs)
         return fallback.run(bound, label, args, kwargs)
 
     return call
@@ -82,33 +93,6 @@ class Generator(np.random.Generator, metaclass=_Kind):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by the bit generator, as NumPy does."""
         return _generator, (self.bit_generator,), None
-
-
-def _drawn(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that draws many numbers by our own loop, if there is one."""
-    theirs = _method(np.random.Generator, name)
-    plain = getattr(np.random.Generator, name)
-
-    @functools.wraps(theirs)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if device_api.selects_chunks():
-            found = chunked_api.drawn(self, name, args, kwargs)
-            if found is not None:
-                return found
-        given = args[0] if len(args) == 1 and not kwargs and name == "random" else None
-        if type(given) is int and given < options.eager_below:
-            return wrap(plain(self, given))
-        found = None
-        if args or kwargs:
-            with suppress(TypeError), spans.calling(""):  # NumPy raises its own error
-                found = ours(self.bit_generator, *args, **kwargs)
-        return theirs(self, *args, **kwargs) if found is None else wrap(found)
-
-    return call
-
-
-for _name in ("random", "uniform"):
-    setattr(Generator, _name, _drawn(_name, getattr(pcg64, _name)))
 
 
 def _unpickled(name: str, bit_generator: Any) -> Any:
@@ -175,21 +159,13 @@ def default_rng(seed: Any = None) -> Any:
     """As `numpy.random.default_rng`."""
     if isinstance(seed, np.random.Generator):
         return seed if type(seed) is Generator else Generator(seed.bit_generator)
-    if type(seed) is int:
-        return Generator(_bit_generators()(seed))
     made = np.random.default_rng(to_numpy(seed))
     return made if made is seed else Generator(made.bit_generator)
 
 
-@cached(1)
-def _bit_generators() -> Any:
-    """NumPy's base class of bit generators, for `default_rng`."""
-    return type(np.random.default_rng(0).bit_generator)
-
-
 def shuffle(x: Any) -> None:
     """As `numpy.random.shuffle`."""
-    fallback.run_writing(np.random.shuffle, "random.shuffle", (x,), {}, (0,))
+    fallback.run_writing(np.random.shuffle, "random.shuffle", (x,), {})
 
 
 __getattr__, __dir__ = numpy_modules.filler(__name__, "numpy.random")

@@ -228,7 +228,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
     if where is not True:
         named["where"] = where
     # None, unless the class of an array has its own `__array_function__`
-    return fallback.run_writing(np.copyto, "copyto", (dst, src), named, (0,))
+    return fallback.run_writing(np.copyto, "copyto", (dst, src), named)
 
 
 def _value_to_copy(dst: ndarray, src: Any, casting: Any, mask: Any) -> Node | None:

@@ -111,7 +111,7 @@ def putmask(a: Any, /, mask: Any, values: Any) -> Any:
     if _may_select(a, mask, values):
         copyto(a, values, "no" if type(values) is ndarray else "same_kind", mask)
         return None
-    return fallback.run_writing(np.putmask, "putmask", (a, mask, values), {}, (0,))
+    return fallback.run_writing(np.putmask, "putmask", (a, mask, values), {})
 
 
 @implements(np.place)
@@ -120,7 +120,7 @@ def place(arr: Any, mask: Any, vals: Any) -> Any:
     if type(vals) is not ndarray and _may_select(arr, mask, vals):
         copyto(arr, vals, "same_kind", mask)
         return None
-    return fallback.run_writing(np.place, "place", (arr, mask, vals), {}, (0,))
+    return fallback.run_writing(np.place, "place", (arr, mask, vals), {})
 
 
 def _may_select(a: Any, mask: Any, values: Any) -> bool:
@@ -244,7 +244,7 @@ def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> Any:
                 ):
                     return None
     named = {"mode": mode} if mode != "raise" else {}
-    return fallback.run_writing(np.put, "put", (a, ind, v), named, (0,))
+    return fallback.run_writing(np.put, "put", (a, ind, v), named)
 
 
 @implements(np.put_along_axis)
@@ -262,4 +262,4 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> Any:
                 if routine.attempt(scatter.written_along, real, gather(indices), found):
                     return None
     args = (arr, indices, values, axis)
-    return fallback.run_writing(np.put_along_axis, "put_along_axis", args, {}, (0,))
+    return fallback.run_writing(np.put_along_axis, "put_along_axis", args, {})

@@ -136,9 +136,8 @@ def sort_method(
         if call is not None:
             write_node(self, host_node("sort", call[0], (self,), call[1], dtype_of(self)))
             return
-    fallback.run_writing(
-        np.ndarray.sort, "ndarray.sort", (self, axis, kind, order), {"stable": stable}, (0,)
-    )
+    args = (self, axis, kind, order)
+    fallback.run_writing(np.ndarray.sort, "ndarray.sort", args, {"stable": stable})
 
 
 # -------------------------------------------------------------------------------- parts and keys

@@ -31,23 +31,16 @@ from lazyfuse.registry import OURS, THEIRS, as_builtin, dress, pair
 from lazyfuse.runtime.events import numpy_calls, spans
 from lazyfuse.runtime.scheduling import evaluate
 
-WRITTEN = {
-    "copyto": (0,),
-    "fill_diagonal": (0,),
-    "place": (0,),
-    "put": (0,),
-    "put_along_axis": (0,),
-    "putmask": (0,),
-}
-"""Positions of arguments that are written in place, by function name."""
+WRITTEN = frozenset("copyto fill_diagonal place put put_along_axis putmask".split())
+"""Functions that write into their first argument."""
 
 CALLBACKS = {
-    "apply_along_axis": (0,),
-    "apply_over_axes": (0,),
-    "fromfunction": (0,),
-    "mask_indices": (1,),
-    "pad": (2,),
-    "piecewise": (2,),
+    "apply_along_axis": 0,
+    "apply_over_axes": 0,
+    "fromfunction": 0,
+    "mask_indices": 1,
+    "pad": 2,
+    "piecewise": 2,
 }
 """Positions of arguments that are the user's functions: they are called with our arrays."""
 
@@ -277,16 +270,16 @@ def run_writing(
     name: str,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    written: tuple[int, ...],
+    written: int = 0,
 ) -> Any:
-    """As `run`, for a function that writes into its arguments at the positions `written`."""
+    """As `run`, for a function that writes into its argument at the position `written`."""
     kept: Kept = [], []
     with (
         spans.calling(name),
-        changing((*[args[at] for at in written if at < len(args)], kwargs.get("out"))),
+        changing((*args[written : written + 1], kwargs.get("out"))),
     ):
         real_args = [
-            _borrow_out(value, kept) if position in written else to_numpy(value, kept)
+            _borrow_out(value, kept) if position == written else to_numpy(value, kept)
             for position, value in enumerate(args)
         ]
         named = _real_keywords(kwargs, kept)
@@ -320,41 +313,33 @@ def _plain(function: Callable[..., Any], name: str) -> Callable[..., Any]:
             if out == -2:
                 out = _out_position(function)
             if 0 <= out < len(args):
-                return run_writing(function, name, args, kwargs, (out,))
+                return run_writing(function, name, args, kwargs, out)
         return run(function, name, args, kwargs)
 
     return call
 
 
-def _writing(
-    function: Callable[..., Any], name: str, written: tuple[int, ...]
-) -> Callable[..., Any]:
+def _writing(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     first = next(iter(inspect.signature(function).parameters.values()))
     by_name = first.name if first.kind is first.POSITIONAL_OR_KEYWORD else ""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if by_name in kwargs and not args:
             args = (kwargs.pop(by_name),)
-        return run_writing(function, name, args, kwargs, written)
+        return run_writing(function, name, args, kwargs)
 
     return call
 
 
-def _calling_back(
-    function: Callable[..., Any], name: str, positions: tuple[int, ...]
-) -> Callable[..., Any]:
-    names = list(inspect.signature(function).parameters)
-    keywords = {names[position] for position in positions}
+def _calling_back(function: Callable[..., Any], name: str, at: int) -> Callable[..., Any]:
+    keyword = list(inspect.signature(function).parameters)[at]
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        converted = [
-            callback(value) if position in positions else value
-            for position, value in enumerate(args)
-        ]
-        named = {
-            key: callback(value) if key in keywords else value for key, value in kwargs.items()
-        }
-        return run(function, name, tuple(converted), named)
+        if len(args) > at:
+            args = (*args[:at], callback(args[at]), *args[at + 1 :])
+        elif keyword in kwargs:
+            kwargs[keyword] = callback(kwargs[keyword])
+        return run(function, name, args, kwargs)
 
     return call
 
@@ -368,7 +353,7 @@ def wrap_function(function: Callable[..., Any], package: str = "lazyfuse") -> Ca
     short: str = function.__name__
     name = f"{module}.{short}".removeprefix("numpy.")
     if module.partition(".")[0] == "numpy" and short in WRITTEN:
-        ours = _writing(function, name, WRITTEN[short])
+        ours = _writing(function, name)
     elif short in CALLBACKS:
         ours = _calling_back(function, name, CALLBACKS[short])
     else:
