@@ -196,14 +196,10 @@ def _watch() -> None:
     sys.meta_path = [Finder(), *sys.meta_path]  # Python itself holds the list that was there
 
 
-_listed: dict[str, set[str]] = {}  # what folders hold
-
-
 class Finder:
     """Finds modules of lazyfuse, and lets them run late.
 
-    A folder is listed once: Python's finder asks the file system for every module. What is not in
-    the list, in an archive, or in machine code, is found and imported as usual.
+    What is in an archive, or in machine code, is found and imported as usual.
     """
 
     def __del__(self) -> None:
@@ -230,29 +226,10 @@ class Finder:
             return ModuleSpec(name, _Again(name, ""))
         if not name.startswith("lazyfuse."):
             return None
-        tail = name.rpartition(".")[2]
-        for folder in path or ():
-            if tail in _names(folder):  # a folder, and maybe a package
-                break
-            if f"{tail}.py" in _names(folder):
-                file = f"{folder}{os.sep}{tail}.py"
-                found = ModuleSpec(name, Loader(name, file), origin=file)
-                found.has_location = True
-                return found
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and type(spec.loader) is SourceFileLoader:
             spec.loader = Loader(name, spec.loader.path)
         return spec
-
-
-def _names(folder: str) -> set[str]:
-    """What a folder holds; nothing, if it is none."""
-    if folder not in _listed:
-        try:
-            _listed[folder] = set(os.listdir(folder))
-        except OSError:
-            return set()
-    return _listed[folder]
 
 
 _LASTING = sys.stdlib_module_names - {"builtins", "sys"} | {"lazyfuse", "numpy"}

@@ -52,7 +52,6 @@ NO_CACHES = {
     "lazyfuse.interop.library_adapters._waiting": "libraries without entrances yet",
     "lazyfuse.late_modules._calls": "what is to be done when a module runs",
     "lazyfuse.late_modules._followers": "modules that run after others",
-    "lazyfuse.late_modules._listed": "names of files, by folder",
     "lazyfuse.late_modules._under_way": "modules that are being run",
     "lazyfuse.namespace.numpy_modules.makers": "rules, written at import",
     "lazyfuse.registry.EAGER": "how functions take small arrays, written at import",
