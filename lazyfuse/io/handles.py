@@ -1,4 +1,4 @@
-"""Open files of this process: opened once, shared by its threads, closed when many are open.
+"""Open files of zarr and HDF5: opened once, shared by threads, closed when many are open.
 
 A task reads one chunk, and a worker runs thousands of tasks on a few files. `borrow` lends the open
 file; what it was opened from is looked at each time (`stamp`), so that a file that was replaced or

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.devices.dataclass import dataclass
-from lazyfuse.io import handles, plain_files, raw_files, sources, targets
+from lazyfuse.io import plain_files, raw_files, sources, targets
 from lazyfuse.io.chunks import Box, Chunks
 from lazyfuse.io.sources import Array
 from lazyfuse.io.targets import Target
@@ -52,13 +52,10 @@ class PlainTarget(Target):
 
     def finish(self) -> None:
         if self.path:
-            handles.drop(self.place)
-            handles.drop(self.path)
             targets.rename(self.place, self.path)
 
     def abandon(self) -> None:
         if self.path:
-            handles.drop(self.place)
             with contextlib.suppress(FileNotFoundError):
                 os.remove(self.place)
 

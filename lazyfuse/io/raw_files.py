@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.io import handles
 from lazyfuse.io.chunks import Box
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -40,13 +39,13 @@ DIRECT = hasattr(os, "preadv")
 
 @contextlib.contextmanager
 def opened(path: str, writes: bool = False) -> Iterator[int]:
-    """The file's descriptor, kept open in this process."""
-    found = os.stat(path)
+    """The file's descriptor."""
     flags = (os.O_RDWR if writes else os.O_RDONLY) | getattr(os, "O_BINARY", 0)
-    key = ("raw", path, "r+" if writes else "r")
-    stamp = (found.st_dev, found.st_ino)
-    with handles.borrow(key, stamp, lambda: os.open(path, flags), os.close) as file:
+    file = os.open(path, flags)
+    try:
         yield file
+    finally:
+        os.close(file)
 
 
 def transfer(file: int, array: Array, offset: int, strides: tuple[int, ...], writes: bool) -> None:

@@ -107,6 +107,16 @@ def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
         source.read((slice(0, 6),))
 
 
+def test_few_files_stay_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handles, "LIMIT", 4)
+    for number in range(20):
+        path = tmp_path / f"{number}.h5"
+        with h5py.File(path, "w") as file:
+            file["x"] = values((10,))
+        parts.compare(resolve(path), values((10,)), 2)
+        assert len(handles._open) <= 4
+
+
 # ------------------------------------------------------------------------------------ written
 
 

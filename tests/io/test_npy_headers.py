@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from lazyfuse.errors import UnsupportedError
-from lazyfuse.io import handles, plain_files
+from lazyfuse.io import plain_files
 from lazyfuse.io.resolve import resolve
 from tests import campaign
 from tests.campaign import rounds
@@ -98,7 +98,6 @@ def test_as_numpy_reads_it_or_refused(seeds: range, tmp_path: Path) -> None:
         got = attempt(
             lambda: (source := resolve(path)).read(tuple(slice(0, n) for n in source.shape))
         )
-        handles.drop()
         what = f"seed {seed}: {path.read_bytes()[:300]!r}: NumPy {want!r}, here {got!r}"
         if isinstance(want, Exception):
             assert isinstance(got, (ValueError, TypeError, UnsupportedError)), what

@@ -13,7 +13,7 @@ import pytest
 
 from lazyfuse.errors import ConfigurationError, UnsupportedError
 from lazyfuse.io import chunks as geometry
-from lazyfuse.io import handles, plain_files, raw_files, sources
+from lazyfuse.io import plain_files, raw_files, sources
 from lazyfuse.io.resolve import resolve
 from tests.io import parts
 
@@ -30,12 +30,6 @@ def values(shape: tuple[int, ...], dtype: Any = "f8", order: Any = "C") -> np.nd
         return rng.integers(0, 2 if dtype.kind == "b" else 100, shape).astype(dtype, order=order)
     plain = np.frombuffer(rng.bytes(size), dtype).reshape(shape)
     return np.array(plain, order=order, copy=True)
-
-
-@pytest.fixture(autouse=True)
-def closes_files() -> Any:
-    yield
-    handles.drop()
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -222,15 +216,6 @@ def test_arrays_of_dask_and_xarray_are_left_to_the_caller() -> None:
     assert resolve(xarray.DataArray([1, 2])) is NotImplemented
     da = pytest.importorskip("dask.array")
     assert resolve(da.zeros(3)) is NotImplemented
-
-
-def test_few_files_stay_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handles, "LIMIT", 4)
-    for number in range(20):
-        path = tmp_path / f"{number}.npy"
-        np.save(path, values((10,)))
-        parts.compare(resolve(path), values((10,)), 2)
-        assert len(handles._open) <= 4
 
 
 def test_boxes_of_chunks_of_an_empty_array() -> None:

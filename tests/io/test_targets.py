@@ -13,16 +13,10 @@ import pytest
 
 from lazyfuse.errors import ConfigurationError, UnsupportedError
 from lazyfuse.io import chunks as geometry
-from lazyfuse.io import handles, plain_targets, raw_files, targets
+from lazyfuse.io import plain_targets, raw_files, targets
 from lazyfuse.io.resolve import resolve, target
 from tests.io import parts
 from tests.io.test_sources import DTYPES, SHAPES, values
-
-
-@pytest.fixture(autouse=True)
-def closes_files() -> Any:
-    yield
-    handles.drop()
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
