@@ -5,6 +5,7 @@ Owns `lazyfuse.from_chunks`, `save_chunks`, `persist` and the meaning of `x.to_d
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 import sys
@@ -248,17 +249,11 @@ def created(name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     return _of_source(source, CANONICAL[source.dtype])
 
 
-_SIZE = {
-    "random": 0, "standard_normal": 0, "standard_exponential": 0, "exponential": 1, "poisson": 1,
-    "normal": 2, "uniform": 2, "integers": 2, "lognormal": 2, "binomial": 2,
-}  # fmt: skip
-"""Where methods of a generator have their argument `size`."""
-
-
 def drawn(generator: Any, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """Random numbers in chunks, with a stream for each, if they take more than one; else None."""
     named = dict(named)
-    place = _SIZE.get(name, len(args))
+    names = list(inspect.signature(getattr(np.random.Generator, name)).parameters)[1:]
+    place = names.index("size") if "size" in names else len(args)
     if "size" in named:
         size = named.pop("size")
     elif place < len(args):
