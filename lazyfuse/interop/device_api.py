@@ -188,23 +188,16 @@ def moved(x: Any, name: Any, stream: Any) -> Any:
             _let_go(x)
         return x
     target = _device(name)
-    if target.graphs:
-        return _in_chunks(x)
     if place_of(x) == target.traits.name:
         return x
+    if target.graphs:
+        with evaluate.quiet:
+            return alone(chunked_api.move_to_chunks(node_of(x)))
     if target.memory is None or not node_of(x).shape:
         gather(x)  # the device shares the host's memory
         return x
     with evaluate.quiet:
         return alone(_copy(x, target))
-
-
-def _in_chunks(x: ndarray) -> Any:
-    """The array in chunks of `chunk_bytes`; itself if it is there."""
-    if place_of(x) == _IN_CHUNKS:
-        return x
-    with evaluate.quiet:
-        return alone(chunked_api.move_to_chunks(node_of(x)))
 
 
 def _device(name: str) -> Any:

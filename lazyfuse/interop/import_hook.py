@@ -32,7 +32,6 @@ Node = TypeVar("Node", bound=ast.AST)
 _IMPORTERS = ("import_module", "__import__")
 _EXECUTORS = ("exec", "eval")
 _MENTIONS = re.compile(rf"\b(?:numpy|{'|'.join(_EXECUTORS)})\b")
-_MENTIONS_IN_BYTES = re.compile(_MENTIONS.pattern.encode())
 _INHERITED = 0
 """The compiler flags that code passes on to what it compiles: its future statements."""
 for _name in __future__.all_feature_names:
@@ -219,14 +218,13 @@ def _function_of_ours(module: str, name: str) -> ast.expr:
 
 def _may_name_numpy(source: Any) -> bool:
     """Whether a text or a syntax tree may have something to replace."""
-    if isinstance(source, str):
-        return _MENTIONS.search(source) is not None
     if isinstance(source, ast.AST):
         return any(_names_numpy(node) for node in ast.walk(source))
     try:
-        return _MENTIONS_IN_BYTES.search(source) is not None
+        text = source if isinstance(source, str) else str(source, "latin-1")
     except TypeError:
         return False
+    return _MENTIONS.search(text) is not None
 
 
 def _names_numpy(node: ast.AST) -> bool:

@@ -15,6 +15,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from types import (
     BuiltinFunctionType,
@@ -101,10 +102,8 @@ def _adapt_member(kind: type, name: str, found: Any) -> None:
         return
     if type(function).__name__ == _CYTHON and name in _ENTERED:
         made = _compiled(function)
-        try:
+        with suppress(AttributeError, TypeError):  # a compiled class cannot be changed
             setattr(kind, name, made if function is found else type(found)(made))
-        except (AttributeError, TypeError):  # a compiled class cannot be changed
-            return
 
 
 def adapt_functions(module: ModuleType, names: Iterable[str]) -> None:

@@ -27,6 +27,7 @@ from lazyfuse.runtime.placement import pending_launches
 from lazyfuse.runtime.scheduling import evaluate
 from lazyfuse.tools.explain import Explanation
 from lazyfuse.tools.notebook_names import in_cells
+from lazyfuse.tools.warm_up import parts
 
 PREFIX = "lazyfuse."
 _DIFFERENCE = "each run computes its results; %timeit would time their recording alone"
@@ -124,7 +125,7 @@ class _Extension:
         if found is None:
             names = dict.fromkeys(_assigned(ast.parse(self.shell.transform_cell(text))))
             found = [self.shell.user_ns.get(name) for name in names]
-        arrays = list(_arrays(found))
+        arrays = _arrays(found)
         if not arrays:
             print("nothing to explain: there is no array of lazyfuse")
             return None
@@ -334,12 +335,6 @@ def _compute(*values: Any) -> None:
         evaluate.wait_and_warn(under_way)
 
 
-def _arrays(value: Any) -> Iterator[ndarray]:
+def _arrays(value: Any) -> list[Any]:
     """The arrays of ours in a value, and in the tuples, lists and dictionaries in it."""
-    if isinstance(value, ndarray) or hasattr(type(value), "_array"):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for each in value:
-            yield from _arrays(each)
-    elif isinstance(value, dict):
-        yield from _arrays(list(value.values()))
+    return [x for x in parts(value) if isinstance(x, ndarray) or hasattr(type(x), "_array")]

@@ -35,20 +35,21 @@ def warm_up(*arrays: Any, **named: Any) -> list[str]:
             found: Any = arrays[0](*arrays[1:], **named)
     else:
         found = [*arrays, *named.values()]
-    nodes = [node_of(x) for x in _arrays(found)]
+    nodes = [node_of(x) for x in parts(found) if isinstance(x, ndarray)]
     pending = [node for node in nodes if node.value is None and node.resident is None]
     with evaluate.quiet:
         return _compile(pending, devices.current()) if pending else []
 
 
-def _arrays(found: Any) -> Iterator[ndarray]:
-    if isinstance(found, ndarray):
-        yield found
-    elif isinstance(found, dict):
-        yield from _arrays(list(found.values()))
-    elif isinstance(found, (tuple, list)):
-        for each in found:
-            yield from _arrays(each)
+def parts(value: Any) -> Iterator[Any]:
+    """The values in tuples, lists and dictionaries; another value itself."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (tuple, list)):
+        for each in value:
+            yield from parts(each)
+    else:
+        yield value
 
 
 def _compile(pending: list[Node], device: Device) -> list[str]:
