@@ -42,7 +42,7 @@ def is_numpys(ufunc: np.ufunc) -> bool:
     return getattr(np, ufunc.__name__, None) is ufunc
 
 
-def dress(ours: Any, theirs: Any, package: str = "lazyfuse") -> None:
+def dress(ours: Any, theirs: Any) -> None:
     """Give one of our functions the name, signature and documentation of NumPy's."""
     functools.update_wrapper(ours, theirs, assigned=("__name__", "__doc__"), updated=())
     ours.__qualname__ = theirs.__name__
@@ -52,7 +52,7 @@ def dress(ours: Any, theirs: Any, package: str = "lazyfuse") -> None:
             setattr(ours, name, found)
     ours._implementation = getattr(theirs, "_implementation", theirs)  # NumPy looks it up
     module = getattr(theirs, "__module__", None) or "numpy"
-    ours.__module__ = package + module[5:] if module.startswith("numpy") else package
+    ours.__module__ = "lazyfuse" + module[5:] if module.startswith("numpy") else "lazyfuse"
 
 
 class builtin(functools.partial[Any]):  # noqa: N801  # the name in Python's messages

@@ -347,7 +347,7 @@ def _calling_back(function: Callable[..., Any], name: str, at: int) -> Callable[
 pair(np.ndarray, ndarray)
 
 
-def wrap_function(function: Callable[..., Any], package: str = "lazyfuse") -> Callable[..., Any]:
+def wrap_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make a function of ours that runs NumPy's `function` at once on its arguments."""
     module = getattr(function, "__module__", None) or "numpy"
     short: str = function.__name__
@@ -358,7 +358,7 @@ def wrap_function(function: Callable[..., Any], package: str = "lazyfuse") -> Ca
         ours = _calling_back(function, name, CALLBACKS[short])
     else:
         ours = _plain(function, name)
-    dress(ours, function, package)
+    dress(ours, function)
     made: Callable[..., Any] = as_builtin(ours, function)
     pair(function, made)
     return made
