@@ -31,7 +31,7 @@ Node = TypeVar("Node", bound=ast.AST)
 
 _IMPORTERS = ("import_module", "__import__")
 _EXECUTORS = ("exec", "eval")
-_MENTIONS = re.compile(rf"\b(?:numpy|{'|'.join(_EXECUTORS)})\b")
+_MENTIONS = re.compile(rf"\b(?:numpy|__array__|{'|'.join(_EXECUTORS)})\b")
 _INHERITED = 0
 """The compiler flags that code passes on to what it compiles: its future statements."""
 for _name in __future__.all_feature_names:
@@ -219,24 +219,13 @@ def _function_of_ours(module: str, name: str) -> ast.expr:
 def _may_name_numpy(source: Any) -> bool:
     """Whether a text or a syntax tree may have something to replace."""
     if isinstance(source, ast.AST):
-        return any(_names_numpy(node) for node in ast.walk(source))
+        fields = (value for node in ast.walk(source) for _, value in ast.iter_fields(node))
+        return any(isinstance(value, str) and _MENTIONS.search(value) for value in fields)
     try:
         text = source if isinstance(source, str) else str(source, "latin-1")
     except TypeError:
         return False
     return _MENTIONS.search(text) is not None
-
-
-def _names_numpy(node: ast.AST) -> bool:
-    if isinstance(node, ast.Import):
-        return any(alias.name.partition(".")[0] == "numpy" for alias in node.names)
-    if isinstance(node, ast.ImportFrom):
-        return (node.module or "").partition(".")[0] == "numpy"
-    if isinstance(node, ast.Call):
-        called = node.func
-        name = getattr(called, "attr", None) or getattr(called, "id", None)
-        return name in _IMPORTERS or name in _EXECUTORS
-    return isinstance(node, ast.FunctionDef) and node.name == "__array__"
 
 
 def rewrite(tree: ast.AST) -> bool:
