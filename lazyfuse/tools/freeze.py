@@ -413,7 +413,8 @@ class Program:
         _programs.add(self)
         self._lock = threading.Lock()
         if not any(each.is_free for each in self.parameters.values()):
-            self._template(self._fixed_geometry())
+            shapes: Any = [each.shape for each in self.parameters.values()]
+            self._template(tuple([(shape, None) for shape in shapes]))
 
     @property
     def name(self) -> str:
@@ -502,18 +503,12 @@ class Program:
         text = f"sizes of {free!r} are not known yet; call the program or warm_up(...) first"
         raise ValueError(message(self.name, text))
 
-    def _fixed_geometry(self) -> Geometry:
-        return tuple((each.shape, None) for each in self.parameters.values())  # type: ignore[misc]
-
     def _ones(self) -> list[Node]:
         self._last()
         geometry = next(reversed(self._templates))
         pairs = zip(self.parameters.values(), geometry, strict=True)
-        return [_leaf(_one(each.dtype, shape, perm), perm) for each, (shape, perm) in pairs]
-
-
-def _one(dtype: Any, shape: tuple[int, ...], perm: Perm) -> Any:
-    return np.ones_like(meta_array(shape, dtype, perm), order="K")
+        layouts = [(meta_array(shape, each.dtype, perm), perm) for each, (shape, perm) in pairs]
+        return [_leaf(np.ones_like(layout, order="K"), perm) for layout, perm in layouts]
 
 
 def _bound(program: str, expected: Parameter, value: Any, sizes: Sizes, c_order: bool) -> Node:

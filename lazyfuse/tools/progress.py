@@ -13,7 +13,7 @@ import threading
 import time
 from html import escape
 from types import TracebackType
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from lazyfuse.devices import progress as progress_marks
 from lazyfuse.errors import ConfigurationError, message
@@ -23,16 +23,6 @@ from lazyfuse.tools.notebook_names import shell
 EVERY = 0.1
 """Seconds between two looks."""
 _ROUND = "height:10px;border-radius:5px"
-
-
-class Display(Protocol):
-    """One way to show progress."""
-
-    def show(self, fraction: float, text: str) -> None:
-        """Show that an evaluation is so far, from 0 to 1."""
-
-    def end(self, text: str) -> None:
-        """Show what was done; nothing follows."""
 
 
 class _Notebook:
@@ -107,6 +97,10 @@ class _Line:
         self._file.write(text.removesuffix("\n") + over + end)
         self._file.flush()
         self._written = len(text)
+
+
+Display = _Notebook | _Rich | _Line
+"""A way to show progress: `show` how far it is, from 0 to 1; at the `end` what was done."""
 
 
 def _display(file: TextIO | None) -> Display:
