@@ -1,4 +1,4 @@
-"""The figures of this processor that schedules need: cache sizes, times of launching and waking.
+"""The figures of this processor that schedules need: cache sizes, and what work pays.
 
 Owns the record, and its defaults before a measurement. lazyfuse/runtime/placement/calibrate_cpu.py
 measures and keeps it. No value of a result may depend on these figures: they choose tiles, chunks
@@ -19,9 +19,6 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 # Defaults where the system reports no sizes: a small, ordinary processor.
 L1, L2, L3 = 32 << 10, 512 << 10, 8 << 20
 THREADS_ABOVE = 1 << 17  # additions' worth of work above which waking threads pays
-LAUNCH = 6e-6  # seconds from Python into a compiled program and back
-WAKE = 30e-6  # seconds until a sleeping thread has taken part
-COPY = 10e9  # bytes read and written per second
 RECOMPUTE = 8.0  # additions that cost less than an element's transfer on nearly every machine
 SURE = 0.7  # share of the time saved that counts: recomputing has to pay surely
 STORED = 24  # bytes of traffic of a stored double: its line is read, written, and read again
@@ -30,14 +27,12 @@ BESIDE = 24  # bytes that its reader moves anyway, while it computes
 
 @dataclass(frozen=True)
 class Tuning:
-    """Sizes in bytes, times in seconds, bandwidth in bytes (read and written) per second.
+    """Sizes in bytes, work in additions (see `Op.cost`).
 
     `tile_bytes`: limit on the operands and scratch of one tile, so that they stay in the second
-    cache while several kernels work on them. `threads_above`: additions' worth of work from which
-    a launch uses several threads. `add_rates`: bytes per second that one thread moves while it
-    adds arrays in the first, second and third cache and in memory; empty before a measurement.
-    `work_seconds`: one thread's time for an addition's worth of arithmetic on a double (see
-    `Op.cost`); 0 before a measurement.
+    cache while several kernels work on them. `threads_above`: work from which a launch uses several
+    threads. `stored`: what one thread computes while a double is stored in memory and loaded again;
+    0 before a measurement.
     """
 
     l1_bytes: int
@@ -45,11 +40,7 @@ class Tuning:
     l3_bytes: int
     tile_bytes: int
     threads_above: int = THREADS_ABOVE
-    launch_seconds: float = LAUNCH
-    wake_seconds: float = WAKE
-    copy_bandwidth: float = COPY
-    add_rates: tuple[float, ...] = ()
-    work_seconds: float = 0.0
+    stored: float = 0.0
     measured: bool = False
 
     def recompute_limit(self, threads: int) -> float:
@@ -57,10 +48,7 @@ class Tuning:
 
         Threads share the memory's bandwidth, while each has its own arithmetic.
         """
-        if not self.add_rates or not self.work_seconds:
-            return RECOMPUTE
-        moved = (STORED + BESIDE) / self.add_rates[-1]
-        return SURE * moved * threads / self.work_seconds
+        return SURE * self.stored * threads if self.stored else RECOMPUTE
 
 
 def tuning() -> Tuning:

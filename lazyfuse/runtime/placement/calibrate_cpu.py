@@ -33,7 +33,6 @@ FULL = 0.4
 ROUNDS = 5  # measurements at exit; the best of each figure counts
 WORTH = 100  # kernels that a program must have run
 LASTED = 1.0  # seconds of processor time that the program must have taken
-COPIED = 32 << 20  # bytes of the array that is copied: beyond any cache but the largest
 VERSION = 2
 
 ENTRY = "lazyfuse_measured_addition"
@@ -91,7 +90,7 @@ class File:
         self.name = f"tuning-{cost.machine()}"
 
     def read(self) -> dict[str, Any]:
-        """The raw times: {"rounds", "alone", "shared", "launch", "rates", "copy"}, or empty."""
+        """The raw times: {"rounds", "alone", "shared", "stored"}, or empty."""
         data = self.disk.get(self.name)
         if data is None:
             return {}
@@ -102,9 +101,7 @@ class File:
             for name in ("alone", "shared"):
                 times = found[name]
                 found[name] = {int(size): _positive(times[size]) for size in times}
-            found["rates"] = [_positive(rate) for rate in found["rates"]]
-            for name in ("launch", "copy", "work"):
-                found[name] = _positive(found[name]) if found[name] else 0.0
+            found["stored"] = _positive(found["stored"]) if found.get("stored") else 0.0
         except (ValueError, TypeError, KeyError, AttributeError):
             return {}
         return dict(found)
@@ -112,10 +109,6 @@ class File:
     def write(self, times: dict[str, Any]) -> None:
         """Replace this machine's entry, if the file can be written."""
         self.disk.put(self.name, json.dumps({"version": VERSION, **times}).encode())
-
-    def remove(self) -> None:
-        """Forget the figures."""
-        self.disk.remove(self.name)
 
 
 def _positive(value: Any) -> float:
@@ -130,20 +123,8 @@ def figures(times: dict[str, Any]) -> Tuning:
     base = cpu_figures.defaults()
     if not times:
         return base
-    alone, shared = times["alone"], times["shared"]
-    sizes = sorted(set(alone) & set(shared))
-    above = threads_above(alone, shared, base.threads_above)
-    wakes = [shared[size] - alone[size] / 2 for size in sizes[:2]]
-    return replace(
-        base,
-        threads_above=above,
-        launch_seconds=times["launch"] or base.launch_seconds,
-        wake_seconds=max(min(wakes, default=base.wake_seconds), 1e-7),
-        copy_bandwidth=times["copy"] or base.copy_bandwidth,
-        add_rates=tuple(times["rates"]),
-        work_seconds=times["work"],
-        measured=True,
-    )
+    above = threads_above(times["alone"], times["shared"], base.threads_above)
+    return replace(base, threads_above=above, stored=times["stored"], measured=True)
 
 
 def threads_above(alone: dict[int, float], shared: dict[int, float], default: int) -> int:
@@ -164,7 +145,7 @@ def threads_above(alone: dict[int, float], shared: dict[int, float], default: in
 
 
 def measure(device: Any, seconds: float, full: bool) -> dict[str, Any]:
-    """Times on the CPU device; `full` adds bandwidths, which take longer to measure."""
+    """Times on the CPU device; `full` adds what memory costs, which takes longer to measure."""
     program = _program(device, ENTRY, ADDITION)
     arrays = [np.full(SIZES[-1], 0.5) for _ in range(3)]
     launches = {size: _launch(arrays, size, PARTS) for size in SIZES}
@@ -180,20 +161,10 @@ def measure(device: Any, seconds: float, full: bool) -> dict[str, Any]:
                 device.work.threads_above = 0
                 shared[size] = min(shared[size], _time(program, launch))
         device.work.threads_above = 1 << 62
-        empty = min(_time(program, _launch(arrays, 8, 1)) for _ in range(20))
-        rates = _rates(program, arrays, empty) if full else []
-        work = _work(device, program, arrays) if full else 0.0
+        stored = _stored(device, program, arrays) if full else 0.0
     finally:
         device.work.threads_above = before
-    return {
-        "rounds": 1,
-        "alone": alone,
-        "shared": shared,
-        "launch": empty,
-        "rates": rates,
-        "copy": _copy() if full else 0.0,
-        "work": work,
-    }
+    return {"rounds": 1, "alone": alone, "shared": shared, "stored": stored}
 
 
 def _program(device: Any, entry: str, text: str) -> NumbaProgram:
@@ -201,14 +172,18 @@ def _program(device: Any, entry: str, text: str) -> NumbaProgram:
     return NumbaProgram(source, device.programs.code(source, object_code.emit, entry), device.work)
 
 
-def _work(device: Any, addition: Any, arrays: Sequence[Array]) -> float:
-    """Seconds of one addition's worth of arithmetic, operands in the L1 or L2 cache."""
+def _stored(device: Any, addition: Any, arrays: Sequence[Array]) -> float:
+    """Additions that one thread computes while a double is stored in memory and loaded again."""
     roots = _program(device, WORK, ROOTS)
-    size = SIZES[0]
+    size = SIZES[0]  # operands in the L1 or L2 cache
     launch = _launch(arrays, size, 1)
     pairs = [(_time(roots, launch), _time(addition, launch)) for _ in range(300)]
     longer = min(pair[0] for pair in pairs) - min(pair[1] for pair in pairs)
-    return max(longer, 0.0) / (ROOTS_COST * size)
+    per_second = ROOTS_COST * size / max(longer, 1e-7)
+    size = max(2 * cpu_figures.defaults().l3_bytes // 24, 1 << 21) // 8 * 8
+    launch = _launch([np.full(size, 0.5) for _ in range(3)], size, 1)
+    moved = min(_time(addition, launch) for _ in range(20)) / (24 * size)
+    return (cpu_figures.STORED + cpu_figures.BESIDE) * moved * per_second
 
 
 def _launch(arrays: Sequence[Array], size: int, parts: int) -> Launch:
@@ -226,33 +201,6 @@ def _time(program: Any, launch: Launch) -> float:
     return time.perf_counter() - start
 
 
-def _rates(program: Any, arrays: Sequence[Array], empty: float) -> list[float]:
-    """Bytes per second on one thread: operands in the L1, L2 and L3 cache, and in memory."""
-    base = cpu_figures.defaults()
-    sizes = [bytes_ // 2 // 24 for bytes_ in (base.l1_bytes, base.l2_bytes, base.l3_bytes)]
-    sizes.append(max(2 * base.l3_bytes // 24, 1 << 21))
-    sizes = [size // 8 * 8 for size in sizes]
-    rates = []
-    for size in sizes:
-        if size > len(arrays[0]):
-            arrays = [np.full(size, 0.5) for _ in range(3)]
-        launch = _launch(arrays, size, 1)
-        shortest = min(_time(program, launch) for _ in range(20))
-        rates.append(24 * size / max(shortest - empty, 0.1 * shortest))
-    return rates
-
-
-def _copy() -> float:
-    source = np.ones(COPIED // 8)
-    target = np.ones(COPIED // 8)
-    shortest = math.inf
-    for _ in range(5):
-        start = time.perf_counter()
-        np.copyto(target, source)
-        shortest = min(shortest, time.perf_counter() - start)
-    return 2 * COPIED / shortest
-
-
 def merged(known: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """The best of both: disturbances only make times longer."""
     if not known or not new:
@@ -261,11 +209,7 @@ def merged(known: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     for name in ("alone", "shared"):
         sizes = set(known[name]) & set(new[name])
         times[name] = {size: min(known[name][size], new[name][size]) for size in sorted(sizes)}
-    times["launch"] = min(known["launch"] or math.inf, new["launch"] or math.inf)
-    times["rates"] = new["rates"] or known["rates"]
-    times["copy"] = max(known["copy"], new["copy"])
-    works = [each["work"] for each in (known, new) if each["work"]]
-    times["work"] = min(works, default=0.0)
+    times["stored"] = new["stored"] or known["stored"]
     return times
 
 
@@ -298,13 +242,9 @@ def described(found: Tuning) -> str:
         for name, size in (("L1", found.l1_bytes), ("L2", found.l2_bytes), ("L3", found.l3_bytes))
     )
     text = f"{sizes}, tiles of {_bytes(found.tile_bytes)}, threads from {found.threads_above:,} "
-    text += f"additions; launch {found.launch_seconds * 1e6:.1f} us, "
-    text += f"waking {found.wake_seconds * 1e6:.1f} us"
-    if found.add_rates:
-        rates = " ".join(f"{rate / 1e9:.0f}" for rate in found.add_rates)
-        text += f"; one thread adds at {rates} GB/s, copies at {found.copy_bandwidth / 1e9:.0f}"
-    if found.work_seconds:
-        text += f"; computes at {1e-9 / found.work_seconds:.0f} additions per ns"
+    text += "additions"
+    if found.stored:
+        text += f"; one thread does {found.stored:.0f} while memory stores and loads a double"
     return text + ("" if found.measured else " (not measured)")
 
 

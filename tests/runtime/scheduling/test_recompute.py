@@ -55,9 +55,7 @@ def _figures() -> Iterator[None]:
 
 def use(l3: int, rate: float = 10e9, work: float = 1e-10) -> None:
     """A machine with such a cache, memory and arithmetic."""
-    cpu_figures.use(
-        replace(cpu_figures.defaults(), l3_bytes=l3, add_rates=(rate,), work_seconds=work)
-    )
+    cpu_figures.use(replace(cpu_figures.defaults(), l3_bytes=l3, stored=48 / rate / work))
     evaluate.clear_plans()
 
 
@@ -94,11 +92,11 @@ def test_the_limit_follows_from_what_was_measured() -> None:
     (line,) = explained(dear, x)
     assert "is stored, not computed again: 11 additions, up to" in line
     assert "cost less than memory" in line
-    slow = replace(cpu_figures.defaults(), add_rates=(10e9,), work_seconds=1e-10)
-    fast = replace(slow, work_seconds=1e-11)
+    slow = replace(cpu_figures.defaults(), stored=48.0)
+    fast = replace(slow, stored=480.0)
     assert fast.recompute_limit(2) > slow.recompute_limit(2)
     assert slow.recompute_limit(2) > slow.recompute_limit(1)
-    unknown = replace(slow, work_seconds=0.0)
+    unknown = replace(slow, stored=0.0)
     assert unknown.recompute_limit(2) == cpu_figures.RECOMPUTE
 
 
