@@ -36,7 +36,6 @@ GIVEN = {
     "devices.thread_pool.callers": "runtime.execution.concurrency",
     "late_modules._section": "runtime.scheduling.evaluate",
     "runtime.capture.conditions.native": "runtime.scheduling.evaluate",
-    "runtime.layout.copies.native": "runtime.scheduling.evaluate",
     "runtime.scheduling.flush.native": "runtime.scheduling.evaluate",
 }
 """Figures, texts, and modules in C: nothing of ours that stands higher is called by them."""

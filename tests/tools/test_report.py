@@ -84,6 +84,7 @@ def test_lines_and_the_rest_are_the_wall_clock() -> None:
     assert line_with(found, "float(c.sum())").looks == {"gather": 30}
 
 
+@needs_c
 def test_replays_are_measured_as_first_runs_are(at_home: None) -> None:
     a = np.linspace(0.0, 1.0, N)
     for _ in range(40):

@@ -1,4 +1,4 @@
-/* Replays a captured run in C; replay.py does the same in Python.
+/* Replays a captured run in C.
 
    `program` turns a replay into numbers, `begin` finds the blocks of such a program. `play` goes
    through its events up to the next that needs Python (a NumPy call, floating-point exceptions to

@@ -18,7 +18,7 @@ from lazyfuse.codegen.plan.chains import Chain
 from lazyfuse.codegen.plan.plan import KernelStep, Plan
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Device, Program, Source
-from lazyfuse.runtime.capture.conditions import may_capture
+from lazyfuse.runtime.capture import conditions
 from lazyfuse.runtime.capture.replay import (
     LIMIT,
     Allocation,
@@ -42,13 +42,13 @@ from lazyfuse.runtime.layout.meta_arrays import address
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def capturing_run(run: Run) -> Run:
-    """A run to execute: a capturing one, if its geometry is likely to repeat."""
-    kept = cache_of(run.plan)
-    if kept is None or not may_capture() or run.plan.keeping > 1 or not kept.is_worth_observing():
-        return run
-    run.env.clear()  # the operands: it would count as a reader of them
-    return CapturingRun(run.plan, run.recording, run.device)
+def run_of(plan: Plan, recording: Recording, device: Device) -> Run:
+    """A run to execute: a capturing one, if its geometry is likely to repeat and C replays it."""
+    replays = conditions.native is not None and not device.asynchronous
+    kept = cache_of(plan) if replays and conditions.may_capture() else None
+    if kept is None or plan.keeping > 1 or not kept.is_worth_observing():
+        return Run(plan, recording, device)
+    return CapturingRun(plan, recording, device)
 
 
 class CapturingRun(Run):
@@ -80,7 +80,7 @@ class CapturingRun(Run):
         written = {i for i in written if values[i].op is ops.SCALAR}
         self.leaves = tuple([i for i in plan.bound if values[i].op is ops.LEAF or i in written])
         self.key = key_of(self)
-        self.fit = self.key is not None and not self.off_cpu
+        self.fit = self.key is not None
         for index in self.leaves:
             array = self.env[index]
             if type(array) is not np.ndarray:

@@ -1,8 +1,8 @@
 """Replays as programs of native/capture/replay.c: one call in C replays a run.
 
-Owns the encoding of events as numbers, and the work that C hands back: NumPy calls, exceptions to
-report, the end of reductions that C does not know. replay.py does the same in Python and runs where
-the native extension is missing. Knows nodes and numpy arrays, never the array type.
+Owns the encoding of events as numbers, and when C hands work back: NumPy calls, exceptions to
+report, the end of reductions that C does not know (replay.py does it). Without the native extension
+nothing is captured. Knows nodes and numpy arrays, never the array type.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Replays of runs that write in place: a run at a known geometry repeats what the first one did.
 
-Owns the shortcut for plans that write into existing arrays (time loops over slices). The first run
-of a geometry is captured. The following ones go through its launches and copies and fill in only
-addresses and scalars. The key holds everything that the decisions depended on: sizes, strides,
-layouts, and the operands that the recording alone still holds. All other cases go to `Run`. Knows
-nodes and numpy arrays, never the array type.
+The first run of a geometry is captured. The following ones go through its launches and copies and
+fill in only addresses and scalars (native_replay.py). The key holds everything that the decisions
+depended on: sizes, strides, layouts, and the operands that the recording alone still holds. All
+other cases go to `Run`. Owns the events, where replays are kept, and the work on an event that C
+leaves to Python. Knows nodes and numpy arrays, never the array type.
 """
 
 from __future__ import annotations
@@ -16,23 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.codegen.graph import references
 from lazyfuse.codegen.graph.linearize import Recording, Value
-from lazyfuse.codegen.graph.node import Layout, Node, Where
+from lazyfuse.codegen.graph.node import Node, Where
 from lazyfuse.codegen.lowering.lower import Lowered
 from lazyfuse.codegen.plan.plan import UNKNOWN, KernelStep, Plan, SingleStep
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Bound, Device, Source
 from lazyfuse.devices.dataclass import dataclass
-from lazyfuse.runtime.capture import conditions, tier_up
-from lazyfuse.runtime.capture.conditions import may_capture
-from lazyfuse.runtime.events import counters, spans
-from lazyfuse.runtime.execution import concurrency
+from lazyfuse.runtime.capture import conditions
+from lazyfuse.runtime.events import spans
 from lazyfuse.runtime.execution.executor import Run
 from lazyfuse.runtime.execution.tiled_run import BoundChain
 from lazyfuse.runtime.layout.copies import BlockPart, Copy
 from lazyfuse.runtime.layout.meta_arrays import address
-from lazyfuse.runtime.layout.strides import is_alone
 from lazyfuse.runtime.numerics import fp_flags
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -197,64 +193,8 @@ def bind(kept: ReplayCache, recording: Recording, free: set[int] | bool) -> Any:
 
 def key_of(run: Run) -> Any:
     """The key of a run's decisions; None if an operand is not in host memory."""
-    if conditions.native is not None:
-        bound = bind(run.plan.replays, run.recording, run.free)
-        return None if bound is None else bound[0]
-    values = run.plan.graph.values
-    nodes, edges = run.nodes, run.recording.edges
-    found: list[Any] = run.recording.sizes.copy()
-    counts = references.of_each([nodes[values[index].origin] for index in run.plan.bound])
-    for index, count in zip(run.plan.bound, counts, strict=True):
-        value = values[index]
-        node = nodes[value.origin]
-        real = node.value
-        if real is None or node.resident is not None:
-            return None
-        if value.op is ops.LEAF:
-            # 2: the recording's list and ours; nothing reads it after this run
-            dies = count <= edges.get(id(node), 0) + 2
-            found += (real.strides, dies, value.origin in run.free, real.flags.writeable)
-    kept = run.plan.replays
-    for index in kept.windows:
-        layout = nodes[values[index].origin].arg
-        slides = kept.slides and type(layout) is Layout
-        found.append((layout.shape, layout.strides) if slides else layout)
-    return tuple(found)
-
-
-def run_again(run: Run) -> bool:
-    """Replay a run of this plan at the same geometry; False if `Run` has to run it."""
-    kept = cache_of(run.plan)
-    if kept is None or not kept.found or run.plan.keeping or not may_capture():
-        return False
-    found = kept.look_up(key_of(run))
-    if found is None or found.device is not run.device:
-        return False
-    roots: list[Any] = [run.env[index] for index in found.leaves]
-    if concurrency.current is not None:  # another thread may be quicker during a call
-        return False
-    if not _are_disjoint(roots, found.written):
-        return False
-    for root in found.given:
-        if references.of(roots[root]) > _OWNERS or not is_alone(roots[root]):
-            return False
-    buffers = found.device.buffers if found.blocks else None
-    if buffers is not None and not buffers.reserve(found.blocks):
-        return False
-    kept.learnt = 0
-    try:
-        with counters.waiting(len(found.awaited)):
-            _play(found, run, roots)
-    finally:
-        if buffers is not None:
-            buffers.release()
-    if tier_up.is_due(found):
-        tier_up.compile_small(kept, found)
-    return True
-
-
-# References to an operand's array: the environment, the list of blocks, the node.
-_OWNERS = 3
+    bound = bind(run.plan.replays, run.recording, run.free)
+    return None if bound is None else bound[0]
 
 
 def cache_of(plan: Plan) -> ReplayCache | None:
@@ -263,52 +203,6 @@ def cache_of(plan: Plan) -> ReplayCache | None:
         plan.replays = ReplayCache(plan) if suits(plan) else None
     found: ReplayCache | None = plan.replays
     return found
-
-
-def _are_disjoint(roots: list[Array], written: frozenset[int]) -> bool:
-    """Whether blocks that are written share no memory with others, as in the capturing run."""
-    if len(roots) == 1:
-        return True
-    ends = [(address(root), root.nbytes) for root in roots]
-    for at in written:
-        start, size = ends[at]
-        for other, (begin, length) in enumerate(ends):
-            if other != at and start < begin + length and begin < start + size:
-                return False
-    return True
-
-
-def _play(replay: Replay, run: Run, roots: list[Any]) -> None:
-    roots += [None] * (replay.size - len(roots))
-    addresses = [address(root) if root is not None else 0 for root in roots]
-    empty = run.device.empty
-    done = 0
-    try:
-        for event, dead in zip(replay.events, replay.dead, strict=True):
-            if type(event) is LaunchEvent:
-                start(event, run, addresses)
-                counters.ran_again(run.device, event.language, event.operations)
-            elif type(event) is Allocation:
-                block = roots[event.root] = empty(event.shape, event.dtype)
-                addresses[event.root] = address(block)
-            elif type(event) is Window:
-                slide(event, run, roots, addresses)
-            elif type(event) is Call:
-                call(event, run, roots, addresses)
-            elif type(event) is ChainEvent:
-                run_chain(event, run, roots, addresses)
-            else:
-                event.play(addresses)  # type: ignore[union-attr]
-            done += 1
-            for root in dead:
-                roots[root] = None
-    except BaseException:
-        keep_updates(replay, run.plan, run.nodes, roots, done)
-        raise
-    for index, part in replay.results:
-        commit(run.plan, run.nodes, index, part.of(roots[part.root]))
-    if spans.on:
-        spans.replayed(replay, run.plan, run.nodes, run.device.traits.name, launched)
 
 
 def launched(replay: Replay, plan: Plan, nodes: Sequence[Node]) -> list[spans.Launched]:

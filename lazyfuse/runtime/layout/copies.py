@@ -1,4 +1,4 @@
-"""Parts of a run's blocks, and copies between them without making arrays.
+"""Parts of a run's blocks, and copies between them.
 
 Owns `BlockPart`, from which a replay (replay.py) makes its arrays, and `Copy`. Knows addresses and
 NumPy arrays.
@@ -17,16 +17,6 @@ from lazyfuse.codegen.graph.shapes import crosses_itself
 from lazyfuse.codegen.plan.lifetimes import safe_source
 from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.layout.meta_arrays import Array, address
-
-native: Any = None
-"""The C module whose `copy` is used (native/capture/launch.c); None: NumPy copies."""
-
-
-def use(module: Any) -> None:
-    """Copy with this C module from now on; None: with NumPy."""
-    global native
-    native = module
-
 
 RANK = 8
 """The most axes that the C module supports."""
@@ -78,14 +68,9 @@ class Copy:
     how: bytes  # for the C module; empty: for NumPy
 
     def play(self, addresses: Sequence[int]) -> None:
-        """Copy the elements. If the parts overlap, NumPy copies the source first."""
-        target, source = self.target, self.source
-        if self.how and native is not None:
-            start = addresses[target.root] + target.offset
-            if native.copy(start, addresses[source.root] + source.offset, self.how):
-                return
-        to = target.at(addresses)
-        np.copyto(to, safe_source(to, source.at(addresses)))
+        """Copy the elements with NumPy. If the parts overlap, it copies the source first."""
+        to = self.target.at(addresses)
+        np.copyto(to, safe_source(to, self.source.at(addresses)))
 
 
 def copy_of(target: BlockPart, source: BlockPart) -> Copy:

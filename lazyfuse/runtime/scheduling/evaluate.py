@@ -42,7 +42,6 @@ from lazyfuse.runtime.events import counters as report
 from lazyfuse.runtime.events import decisions, spans, tracing
 from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.execution import concurrency, discrete_run, executor, run_values
-from lazyfuse.runtime.layout import copies
 from lazyfuse.runtime.numerics import errstate, fp_flags
 from lazyfuse.runtime.placement import devices as hardware
 from lazyfuse.runtime.placement import pending_launches, residency
@@ -326,19 +325,16 @@ note_recorded: Callable[[Node], None] = _note
 
 
 def use_native(native: Any) -> None:
-    """Walk, note, launch and replay by the native extension; None: by the Python code."""
+    """Walk, note, launch and replay by the native extension."""
     global note_recorded
     use(native)
     conditions.use(native)
     flush.use(native)
     when_run(bound_launch, lambda: bound_launch.use(native))
     when_run(buffers, lambda: buffers.use(native))
-    when_run(copies, lambda: copies.use(native))
-    note_recorded = _note
-    if native is not None:
-        names = vars(warnings), vars(compound_calls), vars(flush)
-        limits = ROUNDS, REDUCING, TOGETHER, VAST
-        note_recorded = native.notes(Pending, lambda: here.recorded, *names, *limits)
+    names = vars(warnings), vars(compound_calls), vars(flush)
+    limits = ROUNDS, REDUCING, TOGETHER, VAST
+    note_recorded = native.notes(Pending, lambda: here.recorded, *names, *limits)
 
 
 if _native is not None:
@@ -408,7 +404,7 @@ def _evaluate(
             if replayed is not None:
                 counters["plan hits"] += 1
                 raised, kept = replayed
-                if missed is not None and kept is not None and repeats:
+                if missed is not None and repeats:
                     evaluations.keep(missed, plan, kept, recording, watch)
                 del recording  # nodes that only it kept are not pending any more
                 _note_elided(elided, raised)
@@ -458,25 +454,15 @@ def _note_elided(elided: elision.Elision, raised: conditions.Raised) -> None:
 
 def _replayed(
     plan: Plan, recording: Recording, device: Device, rule: Rule
-) -> tuple[conditions.Raised, replay.Replay | None] | None:
-    """Replay a plan, and the replay where C has played it; None: this geometry has none."""
+) -> tuple[conditions.Raised, replay.Replay] | None:
+    """Replay a plan, and the replay; None: this geometry has none."""
     kept = plan.replays
-    if not isinstance(kept, replay.ReplayCache) or not kept.found:
+    if not isinstance(kept, replay.ReplayCache) or not kept.found or not conditions.may_capture():
         return None
-    if conditions.native is not None:
-        played = native_replay.run(plan, kept, recording, device)
-        if played is not None:
-            report.flushed(rule, plan, recording, decisions.REPLAYED)
-        return played
-    values, nodes = plan.graph.values, recording.nodes
-    for index in plan.bound:  # another device may hold the value: then that device runs the plan
-        if nodes[values[index].origin].resident is not None:
-            return None
-    run = executor.Run(plan, recording, device)
-    if not replay.run_again(run):
-        return None
-    report.flushed(rule, plan, recording, decisions.REPLAYED)
-    return run.raised, None
+    played = native_replay.run(plan, kept, recording, device)
+    if played is not None:
+        report.flushed(rule, plan, recording, decisions.REPLAYED)
+    return played
 
 
 def _device(node: Node, rule: Rule) -> Device:
@@ -503,12 +489,10 @@ def run_plan(
     if device.memory is not None:
         run: executor.Run = discrete_run.DiscreteRun(plan, recording, device)
     else:
-        run = executor.Run(plan, recording, device)
-        if plan.replays is not None and not run.off_cpu:
-            if replay.run_again(run):
-                report.flushed(rule, plan, recording, decisions.REPLAYED)
-                return run.raised
-            run = capture.capturing_run(run)
+        replayed = _replayed(plan, recording, device, rule)
+        if replayed is not None:
+            return replayed[0]
+        run = capture.run_of(plan, recording, device)
     report.flushed(rule, plan, recording)
     try:
         run.execute()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse.runtime.capture import capture
+from lazyfuse.runtime.capture import capture, conditions
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.scheduling import evaluate
 
@@ -58,7 +58,7 @@ def test_later_runs_have_the_same_bits(name: str, hits: list[bool]) -> None:
         expected = program(np, a, b)
         np.testing.assert_array_equal(np.asarray(program(lf, x, y)), expected, strict=True)
     if name in ("chain", "integers", "mask", "sum"):  # others have views, or chains of kernels
-        assert any(hits)
+        assert any(hits) == (conditions.native is not None)
 
 
 def test_another_geometry_is_another_launch() -> None:
@@ -112,6 +112,7 @@ def test_numbers_and_offsets_are_arguments(hits: list[bool]) -> None:
         np.testing.assert_array_equal(found, twice[k : k + N] * (k + 0.5) + 2.0 * k)
 
 
+@pytest.mark.skipif(conditions.native is None, reason="C replays")
 @pytest.mark.usefixtures("on_cpu")
 def test_the_switch_and_the_curious(hits: list[bool]) -> None:
     a, b = operands()

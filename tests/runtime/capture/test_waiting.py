@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from lazyfuse.runtime.capture import conditions
+
 PROGRAM = """
 import json, sys
 import numpy
@@ -48,6 +50,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.skipif(conditions.native is None, reason="C replays")
 @pytest.mark.parametrize("function", ["abs", "np.exp"])
 def test_runs_are_replayed_before_and_after_their_program_comes(
     function: str, tmp_path: Path

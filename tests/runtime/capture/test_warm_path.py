@@ -60,6 +60,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+@pytest.mark.skipif(conditions.native is None, reason="C replays")
 @pytest.mark.usefixtures("at_home")
 def test_what_ran_before_is_not_decided_again(warm: tuple[Any, Any, Any], slow: list[str]) -> None:
     a, b, wanted = warm

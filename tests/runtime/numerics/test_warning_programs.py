@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from lazyfuse.arrays import base
 from tests.campaign import TIMEOUT, drawn
 
 pytestmark = TIMEOUT
@@ -61,4 +62,4 @@ def test_programs_warn_as_numpy_does(seeds: range, state: str, tmp_path: Path) -
         assert not found["found"]
         assert found["warned"]
         assert found["kernels"]
-        assert found["replays"] or "fused" in state
+        assert found["replays"] or state in ("not fused", "in Python") or not base.COMPILED
