@@ -91,19 +91,13 @@ class Later(Protocol):
         """
 
 
-BoundRun = Callable[[list[Any], tuple[Any, ...]], int]
-"""A launch of fixed geometry: from arrays (or their addresses) and scalars to the IEEE flags."""
-
-
 class Bound(NamedTuple):
-    """A launch of fixed geometry, over addresses instead of arrays.
+    """A launch of fixed geometry, for C (lazyfuse/native/capture/replay.c), over other addresses.
 
-    `rows`: the same as an object that C calls (lazyfuse/native/walk.c), if the device has one.
     `threads()` gives the threads that share its chunks; None if there is one chunk.
     """
 
-    run: BoundRun
-    rows: object = None
+    rows: object
     threads: Callable[[], tuple[int, int, int, int] | None] | None = None
 
 
@@ -124,12 +118,8 @@ class Program:
     def reserve(self, launch: Launch) -> None:
         """Take the working memory of a launch that follows: it does not fail for want of it."""
 
-    def prepare(self, launch: Launch) -> BoundRun | None:
-        """Bind the launch to its strides and dtypes, for other arrays; None: use `launch`."""
-        return None
-
-    def prepare_addresses(self, launch: Launch) -> Bound | None:
-        """As `prepare`, for addresses instead of arrays; None: use `prepare`."""
+    def bound(self, launch: Launch) -> Bound | None:
+        """Bind the launch to its strides and dtypes; None: C cannot launch this program."""
         return None
 
 

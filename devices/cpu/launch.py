@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from .. import fork_safety, progress, thread_pool
-from ..base import Array, Bound, BoundRun, DeviceError, Launch, Pooled, RowProgram, Source
+from ..base import Array, Bound, DeviceError, Launch, Pooled, RowProgram, Source
 from ..caches import Group
 from ..pools.object_code import Loaded
 from ..thread_pool import ThreadPool
@@ -238,26 +238,12 @@ class NumbaProgram(Pooled, RowProgram):
             raise DeviceError(f"[launch] {self.source.name}: the program raised an exception")
         return flags
 
-    def prepare(self, launch: Launch) -> BoundRun:
-        """As `base.Program.prepare`: a run fills in only what changes."""
-        return self._bound(launch, address_of).run
-
-    def prepare_addresses(self, launch: Launch) -> Bound:
-        """As `base.Program.prepare_addresses`."""
-        return self._bound(launch, operator.index)
-
-    def _bound(self, launch: Launch, at: Callable[[Any], int]) -> Bound:
-        if len(launch.sizes) == 1:
-            run = bound_launch.one_row(launch, self._call, self.pack, at)
-        else:
-            run = bound_launch.many_rows(launch, self._width, _WORDS, self._rows, self.pack, at)
-        native = bound_launch.native is not None and address_of is _read_address
-        if not native or not len(launch.sizes):
-            return Bound(run)
+    def bound(self, launch: Launch) -> Bound | None:
+        """As `base.Program.bound`: a run fills in only what changes."""
+        if bound_launch.native is None or address_of is not _read_address or not len(launch.sizes):
+            return None
         kinds = "".join([code[0] for code in self.source.scalars])
-        return bound_launch.in_c(
-            launch, self.entry, self._weight, kinds, self._loaded, self._work, run
-        )
+        return bound_launch.in_c(launch, self.entry, self._weight, kinds, self._loaded, self._work)
 
     @property
     def entry(self) -> int:
@@ -439,25 +425,14 @@ class NumpyProgram(Pooled):
         self._pace = math.inf  # seconds per element and call
         self._tries = _TRIES
 
-    def launch(self, launch: Launch) -> int:
-        """Run every chunk; the union of the IEEE flags."""
-        return self._launch(launch, [address_of(each) for each in launch.arrays], launch.scalars)
-
     def reserve(self, launch: Launch) -> None:
         """As `base.Program.reserve`: for this thread, which takes the chunks that others cannot."""
         thread_scratch().reserve(self._needs(launch.sizes.tolist()))
 
-    def prepare_addresses(self, launch: Launch) -> Bound:
-        """As `base.Program.prepare_addresses`."""
-
-        def run(addresses: list[Any], scalars: tuple[Any, ...]) -> int:
-            # the launch's own arrays come last, and the launch keeps them
-            own = [address_of(each) for each in launch.arrays[len(addresses) :]]
-            return self._launch(launch, addresses + own, scalars)
-
-        return Bound(run)
-
-    def _launch(self, launch: Launch, addresses: list[Any], scalars: tuple[Any, ...]) -> int:
+    def launch(self, launch: Launch) -> int:
+        """Run every chunk; the union of the IEEE flags."""
+        scalars = launch.scalars
+        addresses = [address_of(each) for each in launch.arrays]
         bases = np.array(addresses, dtype=np.int64) - _BASE
         starts = (launch.offsets * self._itemsizes + bases).tolist()
         steps = [

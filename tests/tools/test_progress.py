@@ -152,7 +152,7 @@ def test_launches_say_their_parts(on_cpu: None, monkeypatch: pytest.MonkeyPatch)
         return work
 
     monkeypatch.setattr(marks, "begin", keep)
-    for kind, name in ((NumbaProgram, "_rows"), (NumpyProgram, "_launch"), (Batch, "run")):
+    for kind, name in ((NumbaProgram, "_rows"), (NumpyProgram, "launch"), (Batch, "run")):
         inner = getattr(kind, name)
 
         def watch(self: Any, *args: Any, kind: type = kind, inner: Any = inner) -> Any:

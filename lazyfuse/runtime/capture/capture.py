@@ -251,22 +251,16 @@ class CapturingRun(Run):
             arrays.append(BlockPart(root, 0, size, strides, np.dtype(dtype)))
         real = [part.at([each[0] for each in self.extents]) for part in arrays]
         launch = lowered.launch(program.source.language, real, (0,) * len(step.scalars))
-        bound = None if lowered.second() is not None else program.prepare_addresses(launch)
-        if bound is None:
-            self.fit = False
-            return flags
-        slots = lowered.slots
         self.events.append(
             LaunchEvent(
                 step,
-                bound,
-                tuple([(arrays[slot].root, arrays[slot].offset) for slot in slots]),
+                program,
+                program.bound(launch),
                 tuple([self.scalar(index) for index in step.scalars]),
                 lowered,
                 tuple(arrays),
                 tuple(arrays[: len(inputs)]),
                 tuple(arrays[len(inputs) : len(inputs) + len(outputs)]),
-                program.source.language,
                 len(step.members) + len(step.reductions),
                 tuple([(at, self.located(at)) for at in self.plan.graph.lying(step.inputs)])
                 if self.plan.graph.reads_moves(step.inputs)

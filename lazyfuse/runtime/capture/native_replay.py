@@ -227,13 +227,16 @@ def _event(event: Event, dead: tuple[int, ...], plan: Plan) -> tuple[Any, ...]:
 
 
 def _launch(event: LaunchEvent, dead: tuple[int, ...]) -> tuple[Any, ...]:
-    """A launch for C, which leaves those that it has no rows for to Python."""
-    bound = event.bound
+    """A launch for C, which leaves programs that it cannot launch to Python."""
+    if event.bound is None:
+        return BY_PYTHON, dead
+    arrays = [event.arrays[slot] for slot in event.lowered.slots]
+    places = tuple([(part.root, part.offset) for part in arrays])
     scalars = [
         (each, *_NOWHERE) if type(each) is int else _element(each)  # type: ignore[arg-type]
         for each in event.scalars
     ]
-    return LAUNCH, dead, bound.rows, bound.threads, event.places, tuple(scalars), _combining(event)
+    return LAUNCH, dead, *event.bound, places, tuple(scalars), _combining(event)
 
 
 def _element(part: BlockPart) -> tuple[int, int, int, int]:

@@ -21,7 +21,7 @@ from lazyfuse.codegen.graph.node import Node, Where
 from lazyfuse.codegen.lowering.lower import Lowered
 from lazyfuse.codegen.plan.plan import UNKNOWN, KernelStep, Plan, SingleStep
 from lazyfuse.codegen.table import ops
-from lazyfuse.devices.base import Bound, Device, Source
+from lazyfuse.devices.base import Bound, Device, Program, Source
 from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.capture import conditions
 from lazyfuse.runtime.events import spans
@@ -75,16 +75,20 @@ class LaunchEvent:
     """One launch with its strides and chunks filled in."""
 
     step: KernelStep
-    bound: Bound
-    places: tuple[tuple[int, int], ...]  # for each array: block and byte offset
+    program: Program
+    bound: Bound | None  # None: Python launches
     scalars: tuple[int | BlockPart, ...]
     lowered: Lowered
     arrays: tuple[BlockPart, ...]
     inputs: tuple[BlockPart, ...]
     outputs: tuple[BlockPart, ...]
-    language: str
     operations: int
     sources: tuple[tuple[int, BlockPart], ...] = ()  # of operands that are read in boxes
+
+    @property
+    def language(self) -> str:
+        """The language of the program."""
+        return self.program.source.language
 
 
 @dataclass(frozen=True)
@@ -307,8 +311,9 @@ def start(event: LaunchEvent, run: Run, addresses: list[int]) -> None:
             for each in event.scalars
         ]
     )
-    bits = event.bound.run([addresses[root] + offset for root, offset in event.places], scalars)
-    end(event, run, addresses, bits)
+    arrays = [part.at(addresses) for part in event.arrays]
+    launch = event.lowered.launch(event.language, arrays, scalars)
+    end(event, run, addresses, run.outcome(event.program.launch(launch)))
 
 
 def end(event: LaunchEvent, run: Run, addresses: list[int], bits: int) -> None:
