@@ -87,7 +87,6 @@ class Costs:
     upload: Link
     download: Link
     tiers: Mapping[str, Tier] = field(default_factory=dict)
-    measured: bool = True
 
 
 @dataclass(frozen=True)
@@ -108,8 +107,8 @@ class Probe:
     work: float
 
 
-# Used before a measurement. Each errs to the device's disadvantage, except for the CPU's compiled
-# tier, which every other tier has to beat.
+# Used where a figure cannot be measured. Each errs to the device's disadvantage, except for the
+# CPU's compiled tier, which every other tier has to beat.
 COMPILED = Tier(
     launch=10e-6,
     wait=0.0,
@@ -147,8 +146,6 @@ DEFAULTS = {
     "opencl-grid": OFFLOADED,
 }
 SHARED = Link(0.0, math.inf)
-DEFAULT_LINK = Link(50e-6, 3e9)  # pageable memory over a slow PCI Express bus
-DEFAULT_OPENING = 0.5  # importing pyopencl and asking every driver
 
 
 def rate_at(curve: Curve, moved: float) -> float:
@@ -169,38 +166,6 @@ def environment(traits: Traits) -> str:
     facts = (traits.kind, traits.model, traits.platform, traits.driver, str(traits.threads))
     text = "\0".join((*facts, *traits.languages, str(traits.shares_memory)))
     return hashlib.sha256(text.encode()).hexdigest()[:24]
-
-
-def defaults(traits: Traits) -> Costs:
-    """Conservative figures for a device that has not been measured."""
-    return _describe(
-        traits,
-        {name: DEFAULTS.get(name, OFFLOADED) for name in traits.languages},
-        0.0 if traits.kind == "cpu" and traits.shares_memory else DEFAULT_OPENING,
-        measured=False,
-    )
-
-
-def _describe(
-    traits: Traits,
-    tiers: Mapping[str, Tier],
-    opening: float,
-    upload: Link = DEFAULT_LINK,
-    download: Link = DEFAULT_LINK,
-    measured: bool = True,
-) -> Costs:
-    shared = traits.shares_memory
-    return Costs(
-        traits.name,
-        environment(traits),
-        traits.fp64,
-        shared,
-        opening,
-        SHARED if shared else upload,
-        SHARED if shared else download,
-        tiers,
-        measured,
-    )
 
 
 # Measuring
@@ -228,7 +193,9 @@ def measure(
     upload, download = _measure_links(device)
     if known is not None and known.opening:
         opening = min(opening, known.opening) or known.opening  # the first opening takes longer
-    return _describe(device.traits, tiers, opening, upload, download)
+    traits = device.traits
+    facts = traits.name, environment(traits), traits.fp64, traits.shares_memory
+    return Costs(*facts, opening, upload, download, tiers)
 
 
 def _measure_tier(device: Device, probes: Sequence[Probe], guess: Tier) -> Tier:

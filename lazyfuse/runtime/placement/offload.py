@@ -49,32 +49,13 @@ ALONE = "no other usable device was found when costs were measured"
 
 
 @dataclass(frozen=True)
-class StepEstimate:
-    """The expected time of one kernel. `seconds` excludes launch and copies."""
-
-    elements: int
-    bytes_in: int
-    bytes_out: int
-    additions: float
-    seconds: float
-    launch: float
-
-
-@dataclass(frozen=True)
 class Estimate:
     """The expected time of a plan on one device, in seconds."""
 
     device: str
-    steps: tuple[StepEstimate, ...]
+    kernels: float  # without launches and copies
     launches: float
     copies: float
-    building: float  # once: programs that are not built yet
-    measured: bool
-
-    @property
-    def kernels(self) -> float:
-        """Time in kernels alone."""
-        return sum(step.seconds for step in self.steps)
 
     @property
     def seconds(self) -> float:
@@ -82,10 +63,8 @@ class Estimate:
         return self.kernels + self.launches + self.copies
 
     def __str__(self) -> str:
-        parts = [f"copies {_time(self.copies)}"] if self.copies else []
-        parts += [f"building {_time(self.building)} once"] if self.building else []
-        parts += [] if self.measured else ["not measured"]
-        return f"{self.device} {_time(self.seconds)}" + (f" ({', '.join(parts)})" if parts else "")
+        copies = f" (copies {_time(self.copies)})" if self.copies else ""
+        return f"{self.device} {_time(self.seconds)}{copies}"
 
 
 @dataclass
@@ -119,53 +98,28 @@ def _time(seconds: float) -> str:
 # Estimates
 
 
-def estimate(
-    plan: Plan, recording: Recording, device: Device, wanted: Collection[Node] | None = None
-) -> Estimate:
-    """The expected time of the plan on `device`.
-
-    `wanted`: the nodes whose values the host is waiting for (None: all results).
-    """
-    costs = calibrate.figures().get(device.traits.name)
-    if costs is None or costs.environment != cost.environment(device.traits):
-        costs = cost.defaults(device.traits)
-    geometry = plan_sizes.SizedPlan(plan, recording)
-    found = _estimate(geometry, costs, wanted, costs)
-    building = _building(geometry, device, costs)
-    return Estimate(
-        costs.device, found.steps, found.launches, found.copies, building, costs.measured
-    )
-
-
 def _estimate(
     geometry: SizedPlan, costs: Costs, wanted: Collection[Node] | None, link: Costs
 ) -> Estimate:
-    """The estimate without building. `link`: costs of copies from where resident operands are."""
+    """The expected time of a plan. `link`: costs of copies from where resident operands are."""
     tier = next(iter(costs.tiers.values()))
-    steps = tuple(
-        _step(geometry, step, tier)
-        for step in geometry.plan.steps
-        if isinstance(step, plans.KernelStep)
-    )
-    launches = sum(step.launch for step in steps) + (tier.wait if steps else 0.0)
+    steps = geometry.plan.kernels
+    launches = len(steps) * tier.launch + (tier.wait if steps else 0.0)
     if costs.shares_memory:
         copies = _gathers(geometry, link)
     else:
         copies = _Copies(geometry, costs).total(wanted)
-    return Estimate(costs.device, steps, launches, copies, 0.0, costs.measured)
+    return Estimate(
+        costs.device, sum(_seconds(geometry, step, tier) for step in steps), launches, copies
+    )
 
 
-def _step(geometry: SizedPlan, step: KernelStep, tier: Tier) -> StepEstimate:
+def _seconds(geometry: SizedPlan, step: KernelStep, tier: Tier) -> float:
+    """The expected time of one kernel, without its launch and copies."""
     elements = geometry.size(step.domain_of)
-    bytes_in = sum(geometry.nbytes(index) for index in step.inputs)
-    bytes_out = sum(geometry.nbytes(index) for index in (*step.stores, *step.reductions))
+    moved = sum(map(geometry.nbytes, (*step.inputs, *step.stores, *step.reductions)))
     additions, functions = work(step.kernel)
-    seconds = tier.seconds(
-        bytes_in + bytes_out, elements * additions, elements * functions, not step.stores
-    )
-    return StepEstimate(
-        elements, bytes_in, bytes_out, elements * (additions + functions), seconds, tier.launch
-    )
+    return tier.seconds(moved, elements * additions, elements * functions, not step.stores)
 
 
 def work(kernel: Kernel) -> tuple[float, float]:
