@@ -175,7 +175,6 @@ static PyMethodDef functions[] = {
     {"listed", VARARGS(quick_listed), "`array`, of a short list or an eager array."},
     {"method", VARARGS(quick_method), "A method: NumPy's on eager arrays, ours on the others."},
     /* the graph, launches, replays */
-    {"copy", FAST(copy_part), "Elements from address to address."},
     {"frontier", VARARGS(walk_frontier), "Pending nodes that no other pending node reads."},
     {"clock", NONE(clock_seconds), "Seconds since some moment."},
     {"pool_empty", FAST(pool_empty), "`BufferPool.empty`: a pool, a shape, a dtype."},

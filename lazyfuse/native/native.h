@@ -586,7 +586,6 @@ typedef struct {
 
 extern PyTypeObject RowsType;
 PyObject *rows_new(PyObject *module, PyObject *args);
-PyObject *copy_part(PyObject *module, PyObject *const *args, Py_ssize_t count);
 /* The launch, its arrays at these addresses, its scalars packed: the IEEE flags; -1: an error.
    Releases Python's lock. */
 long rows_launch(PyObject *rows, const int64_t *addresses, const char *scalars, const Crew *crew);

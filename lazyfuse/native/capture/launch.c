@@ -8,7 +8,7 @@
 /* ----------------------------------------------------------------------------------------- rows */
 
 /* Words shared by threads, on their own cache line, lie in front of the rows: launch.py. */
-enum { HEAD = 8, FLAGS_WORD = 2, SCALAR_BYTES = 16, FEW_SCALARS = 16, FEW_ARRAYS = 32 };
+enum { HEAD = 8, FLAGS_WORD = 2 };
 
 typedef int32_t (*Loop)(Chunk, int64_t *rows, const char *scalars, int64_t *words, int64_t count,
                         int64_t bytes, int64_t spins);
@@ -18,7 +18,6 @@ typedef int32_t (*Share)(void *crew, int64_t helpers, Loop, Chunk, int64_t *rows
 /* A bound launch: runs fill in addresses and scalars only. See devices/cpu/bound_launch.py. */
 typedef struct {
     PyObject_HEAD
-    vectorcallfunc call;
     PyObject *codes, *keep; /* kinds of the scalars; what holds the code */
     Chunk entry;
     int64_t *template, *memory; /* `memory`: of the current launch, 64 bytes aligned in `raw` */
@@ -35,63 +34,6 @@ static size_t rows_bytes(const Rows *self)
 static int64_t *aligned(char *raw)
 {
     return (int64_t *)(((uintptr_t)raw + 63) & ~(uintptr_t)63);
-}
-
-/* The address of an array, or an address as it is; -1 with an error for anything else. */
-static int64_t address_of(PyObject *object)
-{
-    if (IS_REAL(object)) {
-        return (int64_t)(uintptr_t)PyArray_DATA((PyArrayObject *)object);
-    }
-    if (PyLong_CheckExact(object)) {
-        return PyLong_AsLongLong(object);
-    }
-    PyErr_SetString(PyExc_TypeError, "rows: expected arrays or addresses");
-    return -1;
-}
-
-static int pack_scalars(PyObject *codes, PyObject *values, char *to)
-{
-    const char *kinds = PyUnicode_AsUTF8(codes);
-    Py_ssize_t count = PyUnicode_GET_LENGTH(codes);
-    if (kinds == NULL) {
-        return -1;
-    }
-    if (!PyTuple_Check(values) || PyTuple_GET_SIZE(values) != count) {
-        PyErr_SetString(PyExc_ValueError, "rows: expected as many scalars as the program has");
-        return -1;
-    }
-    memset(to, 0, count * SCALAR_BYTES);
-    for (Py_ssize_t i = 0; i < count; i++, to += SCALAR_BYTES) {
-        PyObject *value = PyTuple_GET_ITEM(values, i);
-        if (kinds[i] == 'f') {
-            double number = PyFloat_AsDouble(value);
-            memcpy(to, &number, sizeof number);
-        }
-        else if (kinds[i] == 'c') {
-            Py_complex number = PyComplex_AsCComplex(value);
-            memcpy(to, &number, sizeof number);
-        }
-        else {
-            PyObject *whole = PyNumber_Long(value);
-            if (whole == NULL) {
-                return -1;
-            }
-            if (kinds[i] == 'u') {
-                unsigned long long number = PyLong_AsUnsignedLongLong(whole);
-                memcpy(to, &number, sizeof number);
-            }
-            else {
-                long long number = PyLong_AsLongLong(whole);
-                memcpy(to, &number, sizeof number);
-            }
-            Py_DECREF(whole);
-        }
-        if (PyErr_Occurred()) {
-            return -1;
-        }
-    }
-    return 0;
 }
 
 static void fill_rows(const Rows *self, const int64_t *addresses, int64_t *memory)
@@ -149,63 +91,6 @@ long rows_launch(PyObject *object, const int64_t *addresses, const char *scalars
     return flags;
 }
 
-/* `rows(arrays, scalars)`, or with `loop, share, crew, helpers` where there are several rows. */
-static PyObject *rows_call(PyObject *callable, PyObject *const *args, size_t count, PyObject *names)
-{
-    Rows *self = (Rows *)callable;
-    Py_ssize_t given = PyVectorcall_NARGS(count);
-    Crew crew = {NULL, NULL, NULL, 0};
-    char few[FEW_SCALARS * SCALAR_BYTES], *scalars = few;
-    int64_t several[FEW_ARRAYS], *addresses = several;
-    PyObject *result = NULL;
-    if (names != NULL || given != (self->count == 1 ? 2 : 6)) {
-        PyErr_SetString(PyExc_TypeError, "rows: expected arrays, scalars, and threads to share");
-        return NULL;
-    }
-    if (given == 6) {
-        crew.loop = PyLong_AsVoidPtr(args[2]);
-        crew.share = PyLong_AsVoidPtr(args[3]);
-        crew.crew = PyLong_AsVoidPtr(args[4]);
-        crew.helpers = PyLong_AsSsize_t(args[5]);
-        if (PyErr_Occurred()) {
-            return NULL;
-        }
-    }
-    if (!PyList_Check(args[0]) || PyList_GET_SIZE(args[0]) != self->arrays) {
-        PyErr_SetString(PyExc_ValueError, "rows: expected a list of the program's arrays");
-        return NULL;
-    }
-    if (PyUnicode_GET_LENGTH(self->codes) > FEW_SCALARS) {
-        scalars = PyMem_Malloc(PyUnicode_GET_LENGTH(self->codes) * SCALAR_BYTES);
-    }
-    if (self->arrays > FEW_ARRAYS) {
-        addresses = PyMem_Malloc(self->arrays * sizeof(int64_t));
-    }
-    if (scalars == NULL || addresses == NULL) {
-        PyErr_NoMemory();
-    }
-    else if (pack_scalars(self->codes, args[1], scalars) == 0) {
-        Py_ssize_t at = 0;
-        for (; at < self->arrays; at++) {
-            addresses[at] = address_of(PyList_GET_ITEM(args[0], at));
-            if (addresses[at] == -1 && PyErr_Occurred()) {
-                break;
-            }
-        }
-        if (at == self->arrays) {
-            long flags = rows_launch(callable, addresses, scalars, &crew);
-            result = flags == -1 && PyErr_Occurred() ? NULL : PyLong_FromLong(flags);
-        }
-    }
-    if (addresses != several) {
-        PyMem_Free(addresses);
-    }
-    if (scalars != few) {
-        PyMem_Free(scalars);
-    }
-    return result;
-}
-
 static void rows_dealloc(PyObject *object)
 {
     Rows *self = (Rows *)object;
@@ -222,9 +107,7 @@ PyTypeObject RowsType = {
     .tp_name = "lazyfuse._native.Rows",
     .tp_basicsize = sizeof(Rows),
     .tp_dealloc = rows_dealloc,
-    .tp_vectorcall_offset = offsetof(Rows, call),
-    .tp_call = PyVectorcall_Call,
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_doc = "A launch with nothing but addresses and scalars to fill in.",
 };
 
@@ -254,7 +137,6 @@ PyObject *rows_new(PyObject *Py_UNUSED(module), PyObject *args)
         Py_CLEAR(made);
     }
     if (made != NULL) {
-        made->call = rows_call;
         made->codes = Py_NewRef(codes);
         made->keep = Py_NewRef(keep);
         made->entry = (Chunk)PyLong_AsVoidPtr(entry);
@@ -402,19 +284,4 @@ int copy_elements(int64_t target, int64_t source, PyObject *description)
         Py_END_ALLOW_THREADS
     }
     return 1;
-}
-
-/* copy(target, source, description): elements from address to address; False where memory meets. */
-PyObject *copy_part(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
-{
-    if (count != 3 || !PyBytes_Check(args[2])) {
-        PyErr_SetString(PyExc_TypeError, "copy: expected two addresses and bytes");
-        return NULL;
-    }
-    int64_t target = PyLong_AsLongLong(args[0]), source = PyLong_AsLongLong(args[1]);
-    if (PyErr_Occurred()) {
-        return NULL;
-    }
-    int done = copy_elements(target, source, args[2]);
-    return done < 0 ? NULL : PyBool_FromLong(done);
 }
