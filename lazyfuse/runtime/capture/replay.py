@@ -24,7 +24,7 @@ from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Bound, Device, Program, Source
 from lazyfuse.devices.dataclass import dataclass
 from lazyfuse.runtime.capture import conditions
-from lazyfuse.runtime.events import spans
+from lazyfuse.runtime.events import counters, spans
 from lazyfuse.runtime.execution.executor import Run
 from lazyfuse.runtime.execution.tiled_run import BoundChain
 from lazyfuse.runtime.layout.copies import BlockPart, Copy
@@ -213,12 +213,17 @@ def launched(replay: Replay, plan: Plan, nodes: Sequence[Node]) -> list[spans.La
     """The kernels of a replay, for the report."""
     found = []
     values = plan.graph.values
+
+    def shape(index: int) -> tuple[int, ...]:
+        return nodes[values[index].origin].shape
+
     for event in replay.events:
         if type(event) is LaunchEvent:
             places = _places(event.step, values, nodes)
             parts = (*event.inputs, *event.outputs)
             moved = sum(math.prod(each.shape) * each.dtype.itemsize for each in parts)
-            saved = max(0, _unfused_bytes(event.step, values, nodes) - moved)
+            unfused = counters.unfused_bytes(event.step, values, shape)
+            saved = max(0, unfused - moved)
             found.append(spans.Launched(places, moved, saved, event.language))
         elif type(event) is ChainEvent:
             for step in event.bound.sized_chain.kernels:
@@ -231,16 +236,6 @@ def _places(
     step: KernelStep, values: Sequence[Value], nodes: Sequence[Node]
 ) -> tuple[Where | None, ...]:
     return tuple([nodes[values[index].origin].location for index in step.in_order])
-
-
-def _unfused_bytes(step: KernelStep, values: Sequence[Value], nodes: Sequence[Node]) -> int:
-    """Bytes that the operations of a kernel would read and write if each ran alone."""
-    total = 0
-    for index in step.in_order:
-        for other in (index, *values[index].src):
-            node = nodes[values[other].origin]
-            total += math.prod(node.shape) * values[other].dtype.itemsize
-    return total
 
 
 def keep_updates(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from lazyfuse.runtime.events.tracing import Operation, operation_of
 from lazyfuse.runtime.numerics import fp_flags
 
 if TYPE_CHECKING:
-    from lazyfuse.codegen.graph.linearize import Recording
+    from lazyfuse.codegen.graph.linearize import Recording, Value
     from lazyfuse.codegen.plan.plan import KernelStep, Plan
     from lazyfuse.devices.base import Device, Program, Source
     from lazyfuse.runtime.execution.executor import Run
@@ -265,23 +265,21 @@ def _count_line(
 ) -> None:
     nodes = run.nodes_of(step)
     moved = sum(array.nbytes for array in (*inputs, *outputs))
-    saved = max(0, unfused_bytes(run, step) - moved)
+    saved = max(0, unfused_bytes(step, run.plan.graph.values, run.shape) - moved)
     places = tuple([node.location for node in nodes])
     launched = spans.Launched(places, moved, saved, source.language)
     spans.ran(launched, run.device.traits.name)
     spans.add(spans.shares_of(nodes), seconds)
 
 
-def unfused_bytes(run: Run, step: KernelStep) -> int:
+def unfused_bytes(
+    step: KernelStep, values: Sequence[Value], shape: Callable[[int], tuple[int, ...]]
+) -> int:
     """Bytes that the kernel's operations would read and write if each ran alone."""
-    values = run.plan.graph.values
     total = 0
     for index in (*step.members, *step.reductions):
         for other in (index, *values[index].src):
-            size = values[other].dtype.itemsize
-            for length in run.shape(other):
-                size *= length
-            total += size
+            total += size_of(shape(other)) * values[other].dtype.itemsize
     return total
 
 

@@ -190,16 +190,15 @@ class Run(RunValues):
 
     def unfit(self, step: KernelStep) -> str:
         """Why the device cannot run a kernel; empty if it may."""
-        if fp_flags.is_wanted(fp_flags.UNDER) and self.may_raise(step, "under"):
+        if fp_flags.is_wanted(fp_flags.UNDER) and any(
+            "under" in fp_flags.raises(op, node.arg) for op, node in self.operations(step)
+        ):
             return "the device does not tell of underflow, which the error state asks for"
         return narrow_precision.why_not(step.kernel, self.assigned_device.traits)
 
     def narrowed(self, step: KernelStep) -> bool:
         """Whether the device computes a kernel in float32: then the reference cannot judge it."""
         return narrow_precision.is_narrowed(step.kernel, self.assigned_device.traits)
-
-    def may_raise(self, step: KernelStep, condition: str) -> bool:
-        return any(condition in fp_flags.raises(op, node.arg) for op, node in self.operations(step))
 
     def attempt(self, step: KernelStep, last: Sequence[int]) -> list[Array]:
         """Run a kernel on the present device; the arrays that it wrote."""

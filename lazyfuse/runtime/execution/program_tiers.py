@@ -6,7 +6,7 @@ devices their own languages in order. Knows steps and devices, no values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -61,23 +61,18 @@ class Refused(Program):
         raise DeviceError(self.reason)
 
 
+@dataclass
 class Both:
     """The pending outcome of two launches."""
 
-    __slots__ = ("first", "second")
-
-    def __init__(self, first: Later | int, second: Later | int) -> None:
-        self.first = first
-        self.second = second
+    first: Later | int
+    second: Later | int
 
     def flags(self) -> int:
         """The IEEE flags of both launches, as from `base.Later.flags`."""
-        bits = [each if isinstance(each, int) else each.flags() for each in self]
+        both = self.first, self.second
+        bits = [each if isinstance(each, int) else each.flags() for each in both]
         return bits[0] | bits[1]
-
-    def __iter__(self) -> Iterator[Later | int]:
-        yield self.first
-        yield self.second
 
 
 def select_program(

@@ -305,6 +305,15 @@ def held_twice(flat: Array, keep: Any, owner: Any) -> tuple[Array, Array, int]:
     return inner, outer, start
 
 
+def reach(array: Array) -> tuple[int, int]:
+    """How far before and behind its first element an array reaches, in bytes; it has elements."""
+    low = high = 0
+    for length, stride in zip(array.shape, array.strides, strict=True):
+        far = (length - 1) * stride
+        low, high = (low + far, high) if far < 0 else (low, high + far)
+    return low, high
+
+
 def window(array: Array) -> tuple[Array, int] | None:
     """The flat segment of memory around `array`, and its address; None if not affine."""
     if not affine(array):
@@ -312,10 +321,7 @@ def window(array: Array) -> tuple[Array, int] | None:
     if array.size == 0 or array.flags.c_contiguous:
         return array.reshape(-1), address(array)
     size = array.itemsize
-    low = high = 0
-    for length, stride in zip(array.shape, array.strides, strict=True):
-        reach = (length - 1) * stride
-        low, high = (low + reach, high) if reach < 0 else (low, high + reach)
+    low, high = reach(array)
     first = tuple(slice(None, None, -1) if stride < 0 else slice(None) for stride in array.strides)
     ones: Any = (*[slice(0, 1)] * array.ndim, ...)
     corner = array[(*first, ...)][ones].reshape(-1)

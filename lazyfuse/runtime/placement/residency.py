@@ -22,6 +22,7 @@ from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Device, DeviceError, DeviceLost, DeviceMemory
 from lazyfuse.errors import EvaluationError
 from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.layout.meta_arrays import address, reach
 from lazyfuse.runtime.numerics import narrow_precision
 from lazyfuse.runtime.placement import devices
 
@@ -125,22 +126,14 @@ def copied_back(array: Array, device: Device, purpose: str) -> Array:
 
 def stretch(array: Array) -> tuple[Array, int]:
     """The segment of bytes around a meta array's elements, and the offset of the first element."""
-    low = high = 0
-    for length, stride in zip(array.shape, array.strides, strict=True):
-        reach = (length - 1) * stride
-        low, high = (low + reach, high) if reach < 0 else (low, high + reach)
+    low, high = reach(array)
     base = array
     while isinstance(base.base, np.ndarray):
         base = base.base
     block = base.transpose(sorted(range(base.ndim), key=lambda axis: -base.strides[axis]))
     flat = block.reshape(-1).view(np.uint8)
-    begin = _address(array) - _address(flat) + low
+    begin = address(array) - address(flat) + low
     return flat[begin : begin + high - low + array.itemsize], -low
-
-
-def _address(array: Array) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
 
 
 def _is_packed(array: Array) -> bool:
