@@ -42,9 +42,3 @@ for _name in ("validate", "debug"):
 
 native: Any = None
 """The native extension that native_replay.py replays by; None: nothing is captured."""
-
-
-def use(module: Any) -> None:
-    """Replay by the native extension from now on."""
-    global native
-    native = module

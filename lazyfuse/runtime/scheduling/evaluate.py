@@ -328,8 +328,7 @@ def use_native(native: Any) -> None:
     """Walk, note, launch and replay by the native extension."""
     global note_recorded
     use(native)
-    conditions.use(native)
-    flush.use(native)
+    conditions.native = flush.native = native
     when_run(bound_launch, lambda: bound_launch.use(native))
     when_run(buffers, lambda: buffers.use(native))
     names = vars(warnings), vars(compound_calls), vars(flush)

@@ -53,12 +53,6 @@ native: Any = None
 """The native extension whose `frontier` is used (native/walk.c); None: the Python code here."""
 
 
-def use(module: Any) -> None:
-    """Find the frontier by this native extension from now on; None: by the Python code here."""
-    global native
-    native = module
-
-
 class Pending:
     """The operations that a thread has recorded since the last flush."""
 
