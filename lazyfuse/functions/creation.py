@@ -7,7 +7,8 @@ In addition they have `device=` for every device that can hold arrays (array API
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,6 +35,8 @@ from lazyfuse.registry import implements
 from lazyfuse.runtime.layout.meta_arrays import Array, byte_strides, packed_order
 from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.scheduling.evaluate import note_recorded
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _NoValue = np._NoValue
 POOLED = 1 << 18  # bytes from which a look into the pool is cheaper than new memory
@@ -134,69 +137,47 @@ def _converted(x: Any, dtype: Any, order: Any, copy: bool, ndmin: int) -> Any:
     return result
 
 
-@implements(np.asarray)
-def asarray(
-    a: Any,
-    dtype: Any = None,
-    order: Any = None,
-    *,
-    device: Any = None,
-    copy: Any = None,
-    like: Any = None,
-) -> Any:
-    """As `numpy.asarray`: returns a lazyfuse array itself, and shares a NumPy array's memory."""
-    kind = type(a)
-    if kind is ndarray and dtype is None and order is None and not copy and device is None:
-        return a
-    if device is not None and device_api.is_elsewhere(device):
-        return device_api.placed(asarray, device, a, dtype, order, copy=copy, like=like)
-    return _as_array(np.asarray, a, dtype, order, device, copy, like)
-
-
-@implements(np.asanyarray)
-def asanyarray(
-    a: Any,
-    dtype: Any = None,
-    order: Any = None,
-    *,
-    device: Any = None,
-    copy: Any = None,
-    like: Any = None,
-) -> Any:
-    """As `numpy.asanyarray`."""
-    kind = type(a)
-    if kind is ndarray and dtype is None and order is None and not copy and device is None:
-        return a
-    if device is not None and device_api.is_elsewhere(device):
-        return device_api.placed(asanyarray, device, a, dtype, order, copy=copy, like=like)
-    return _as_array(np.asanyarray, a, dtype, order, device, copy, like)
-
-
 _STORED = ("h5py", "zarr")
 """Packages whose arrays lie in files: those larger than `chunk_memory` are read in chunks."""
 
 
-def _as_array(
-    function: Any, a: Any, dtype: Any, order: Any, device: Any, copy: Any, like: Any
-) -> Any:
-    stored = type(a).__module__.partition(".")[0] in _STORED and not copy and like is None
-    if (
-        stored
-        and dtype is None
-        and order is None
-        and getattr(a, "nbytes", 0) > config.options.chunk_memory
-    ):
-        return chunked_api.from_chunks(a)
-    if _overrides(like):
-        named = {"device": device, "copy": copy, "like": like}
-        return overrides.call_function(function, (a, dtype, order), named)
-    kind = type(a)
-    named = {"device": device, "copy": copy, **_foreign(like)}
-    if kind is ndarray or kind is scalar:
-        if getattr(a, "_eager", None) is None and copy is not False and device in (None, "cpu"):
-            return _converted(a, dtype, order, bool(copy), 0)
-        return fallback.run(function, "asarray", (a, dtype, order), named)
-    return _finish(fallback.call(function, [_plain_object(a, dtype), dtype, order], named), a)
+def _conversion(theirs: Any) -> Callable[..., Any]:
+    """`asarray` or `asanyarray`: it returns an array of ours itself, and shares NumPy's memory."""
+
+    @implements(theirs)
+    def convert(
+        a: Any,
+        dtype: Any = None,
+        order: Any = None,
+        *,
+        device: Any = None,
+        copy: Any = None,
+        like: Any = None,
+    ) -> Any:
+        kind = type(a)
+        as_it_is = dtype is None and order is None and not copy
+        if kind is ndarray and as_it_is and device is None:
+            return a
+        if device is not None and device_api.is_elsewhere(device):
+            return device_api.placed(convert, device, a, dtype, order, copy=copy, like=like)
+        is_stored = as_it_is and like is None and kind.__module__.partition(".")[0] in _STORED
+        if is_stored and getattr(a, "nbytes", 0) > config.options.chunk_memory:
+            return chunked_api.from_chunks(a)
+        named = {"device": device, "copy": copy}
+        if _overrides(like):
+            return overrides.call_function(theirs, (a, dtype, order), {**named, "like": like})
+        named.update(_foreign(like))
+        if kind is ndarray or kind is scalar:
+            if getattr(a, "_eager", None) is None and copy is not False and device in (None, "cpu"):
+                return _converted(a, dtype, order, bool(copy), 0)
+            return fallback.run(theirs, "asarray", (a, dtype, order), named)
+        return _finish(fallback.call(theirs, [_plain_object(a, dtype), dtype, order], named), a)
+
+    return convert
+
+
+asarray = _conversion(np.asarray)
+asanyarray = _conversion(np.asanyarray)
 
 
 @implements(np.ascontiguousarray)
@@ -259,17 +240,42 @@ def _filled(model: Any, number: Any) -> Any:
     return wrap(model)
 
 
-@implements(np.empty, eager="created")
+def _creates(theirs: Any, eager: str = "", by: str = "like") -> Callable[[F], F]:
+    """Decorator: the function below makes what NumPy's `theirs` makes, on the host.
+
+    A device that `device=` names gets what it makes; a class that overrides the function gets the
+    call. `by` is the argument that is asked whether it does: `like`, or the first one.
+    """
+
+    def register(ours: F) -> F:
+        ours.__qualname__ = theirs.__name__  # in the texts of errors
+
+        @implements(theirs, eager=eager)
+        def create(*args: Any, **kwargs: Any) -> Any:
+            if _overrides(args[0] if args and by != "like" else kwargs.get(by)):
+                return overrides.call_function(theirs, args, kwargs)
+            device = kwargs.get("device")
+            if device is not None and device_api.is_elsewhere(device):
+                del kwargs["device"]
+                return device_api.placed(create, device, *args, **kwargs)
+            return ours(*args, **kwargs)
+
+        return create  # type: ignore[return-value]
+
+    return register
+
+
+def _shaped(shape: Any, dtype: Any, order: Any, device: Any, like: Any) -> Array:
+    """The uninitialised array of these arguments."""
+    return np.empty(to_numpy(shape), dtype, order, device=device, **_foreign(like))
+
+
+@_creates(np.empty, "created")
 def empty(
     shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None
 ) -> Any:
     """As `numpy.empty`."""
-    if device is not None and device_api.is_elsewhere(device):
-        return device_api.placed(empty, device, shape, dtype, order, like=like)
-    if _overrides(like):
-        named = {"device": device, "like": like}
-        return overrides.call_function(np.empty, (shape, dtype, order), named)
-    return _unwritten(_empty(shape, dtype, order, device, like))
+    return _unwritten(_shaped(shape, dtype, order, device, like))
 
 
 def _unwritten(found: Array) -> Any:
@@ -283,46 +289,24 @@ def _unwritten(found: Array) -> Any:
     return wrap(devices.cpu().empty(found.shape, found.dtype))
 
 
-def _empty(shape: Any, dtype: Any, order: Any, device: Any, like: Any) -> Any:
-    if type(shape) is not tuple and type(shape) is not int:
-        shape = to_numpy(shape)
-    return np.empty(shape, dtype, order, device=device, **_foreign(like))
-
-
-@implements(np.zeros, eager="created")
+@_creates(np.zeros, "created")
 def zeros(
     shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None
 ) -> Any:
     """As `numpy.zeros`."""
-    kind = type(shape)
-    if like is None and device is None and (kind is tuple or kind is int):
-        model = np.zeros(shape, dtype, order)
-        return wrap(model) if creation(model) else _filled(model, 0)
-    if device is not None and device_api.is_elsewhere(device):
-        return device_api.placed(zeros, device, shape, dtype, order, like=like)
-    if _overrides(like):
-        named = {"device": device, "like": like}
-        return overrides.call_function(np.zeros, (shape, dtype, order), named)
-    if type(shape) is not tuple and type(shape) is not int:
-        shape = to_numpy(shape)
-    model = np.zeros(shape, dtype, order, device=device, **_foreign(like))
+    model = np.zeros(to_numpy(shape), dtype, order, device=device, **_foreign(like))
     return wrap(model) if creation(model) else _filled(model, 0)
 
 
-@implements(np.ones, eager="created")
+@_creates(np.ones, "created")
 def ones(
     shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None
 ) -> Any:
     """As `numpy.ones`."""
-    if device is not None and device_api.is_elsewhere(device):
-        return device_api.placed(ones, device, shape, dtype, order, like=like)
-    if _overrides(like):
-        named = {"device": device, "like": like}
-        return overrides.call_function(np.ones, (shape, dtype, order), named)
-    return _filled(_empty(shape, dtype, order, device, like), 1)
+    return _filled(_shaped(shape, dtype, order, device, like), 1)
 
 
-@implements(np.full, eager="created")
+@_creates(np.full, "created")
 def full(
     shape: Any,
     fill_value: Any,
@@ -333,15 +317,10 @@ def full(
     like: Any = None,
 ) -> Any:
     """As `numpy.full`."""
-    if device is not None and device_api.is_elsewhere(device):
-        return device_api.placed(full, device, shape, fill_value, dtype, order, like=like)
-    if _overrides(like):
-        named = {"dtype": dtype, "order": order, "device": device, "like": like}
-        return overrides.call_function(np.full, (shape, fill_value), named)
     if dtype is None:
         fill_value = asarray(fill_value)
         dtype = fill_value.dtype
-    return _filled_with(_empty(shape, dtype, order, device, like), fill_value)
+    return _filled_with(_shaped(shape, dtype, order, device, like), fill_value)
 
 
 def _filled_with(model: Any, value: Any) -> Any:
@@ -357,19 +336,7 @@ def _filled_with(model: Any, value: Any) -> Any:
     return wrap(model)
 
 
-def _asked(theirs: Any, *args: Any, device: Any) -> Any:
-    """What a class that overrides NumPy's function makes of a call."""
-    return overrides.call_function(theirs, args, fallback.given(device=device))
-
-
-def _model(a: Any, dtype: Any, order: Any, subok: bool, shape: Any, device: Any) -> Any:
-    """An empty array as NumPy's `*_like` functions would make it, without evaluation."""
-    if type(a) is ndarray:
-        a = geometry(a)
-    return np.empty_like(to_numpy(a), dtype, order, subok, to_numpy(shape), device=device)
-
-
-@implements(np.empty_like, eager="arrays")
+@_creates(np.empty_like, "arrays", "prototype")
 def empty_like(
     prototype: Any,
     /,
@@ -381,51 +348,40 @@ def empty_like(
     device: Any = None,
 ) -> Any:
     """As `numpy.empty_like`."""
-    if overrides.of_functions(type(prototype)):
-        return _asked(np.empty_like, prototype, dtype, order, subok, shape, device=device)
-    if device is not None and device_api.is_elsewhere(device):
-        return device_api.placed(empty_like, device, prototype, dtype, order, subok, shape)
     return _unwritten(_model(prototype, dtype, order, subok, shape, device))
 
 
-@implements(np.zeros_like, eager="arrays")
-def zeros_like(
-    a: Any,
-    dtype: Any = None,
-    order: Any = "K",
-    subok: bool = True,
-    shape: Any = None,
-    *,
-    device: Any = None,
-) -> Any:
-    """As `numpy.zeros_like`."""
-    if overrides.of_functions(type(a)):
-        return _asked(np.zeros_like, a, dtype, order, subok, shape, device=device)
-    if device is not None and device_api.is_elsewhere(device):
-        return device_api.placed(zeros_like, device, a, dtype, order, subok, shape)
-    model = _model(a, dtype, order, subok, shape, device)
-    return _filled(model, np.zeros(1, model.dtype)[0])
+def _model(a: Any, dtype: Any, order: Any, subok: bool, shape: Any, device: Any) -> Any:
+    """An empty array as NumPy's `*_like` functions would make it, without evaluation."""
+    if type(a) is ndarray:
+        a = geometry(a)
+    return np.empty_like(to_numpy(a), dtype, order, subok, to_numpy(shape), device=device)
 
 
-@implements(np.ones_like, eager="arrays")
-def ones_like(
-    a: Any,
-    dtype: Any = None,
-    order: Any = "K",
-    subok: bool = True,
-    shape: Any = None,
-    *,
-    device: Any = None,
-) -> Any:
-    """As `numpy.ones_like`."""
-    if overrides.of_functions(type(a)):
-        return _asked(np.ones_like, a, dtype, order, subok, shape, device=device)
-    if device is not None and device_api.is_elsewhere(device):
-        return device_api.placed(ones_like, device, a, dtype, order, subok, shape)
-    return _filled(_model(a, dtype, order, subok, shape, device), 1)
+def _alike(theirs: Any, number: Callable[[Any], Any]) -> Callable[..., Any]:
+    """`zeros_like` or `ones_like`; `number` of the dtype is what the array is full of."""
+
+    @_creates(theirs, "arrays", "a")
+    def create(
+        a: Any,
+        dtype: Any = None,
+        order: Any = "K",
+        subok: bool = True,
+        shape: Any = None,
+        *,
+        device: Any = None,
+    ) -> Any:
+        model = _model(a, dtype, order, subok, shape, device)
+        return _filled(model, number(model.dtype))
+
+    return create
 
 
-@implements(np.full_like, eager="arrays")
+zeros_like = _alike(np.zeros_like, lambda dtype: np.zeros(1, dtype)[0])
+ones_like = _alike(np.ones_like, lambda dtype: 1)
+
+
+@_creates(np.full_like, "arrays", "a")
 def full_like(
     a: Any,
     fill_value: Any,
@@ -437,27 +393,19 @@ def full_like(
     device: Any = None,
 ) -> Any:
     """As `numpy.full_like`."""
-    if overrides.of_functions(type(a)):
-        return _asked(np.full_like, a, fill_value, dtype, order, subok, shape, device=device)
-    if device is not None and device_api.is_elsewhere(device):
-        return device_api.placed(full_like, device, a, fill_value, dtype, order, subok, shape)
     return _filled_with(_model(a, dtype, order, subok, shape, device), fill_value)
 
 
 # ------------------------------------------------------------------------------------------ ranges
 
 
-def _placed(theirs: Any) -> None:
-    """Register NumPy's function with support for every lazyfuse device."""
+def _in_chunks_too(theirs: Any) -> None:
+    """Register NumPy's function, which makes arrays in chunks where the user has chosen them."""
     name = theirs.__name__
 
-    @implements(theirs)
+    @_creates(theirs)
     def create(*args: Any, **kwargs: Any) -> Any:
-        device = kwargs.get("device")
-        if device is not None and device_api.is_elsewhere(device):
-            del kwargs["device"]
-            return device_api.placed(create, device, *args, **kwargs)
-        if device is None and device_api.selects_chunks():
+        if kwargs.get("device") is None and device_api.selects_chunks():
             found = chunked_api.created(name, args, kwargs)
             if found is not None:
                 return found
@@ -465,7 +413,7 @@ def _placed(theirs: Any) -> None:
 
 
 for _theirs in (np.arange, np.eye, np.linspace):
-    _placed(_theirs)
+    _in_chunks_too(_theirs)
 
 
 @implements(np.from_dlpack)
@@ -478,11 +426,9 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Any:
     return fallback.run(np.from_dlpack, "from_dlpack", (x,), {"device": device, "copy": copy})
 
 
-@implements(np.astype)
+@_creates(np.astype)
 def astype(x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None) -> Any:
     """As `numpy.astype`; recorded arrays use their own method."""
-    if device is not None and device_api.is_elsewhere(device):
-        return device_api.placed(astype, device, x, dtype, copy=copy)
     if type(x) is ndarray and x._eager is None and device in (None, device_api.HOST):
         return x.astype(dtype, copy=copy)  # type: ignore[attr-defined]
     return fallback.run(np.astype, "astype", (x, dtype), {"copy": copy, "device": device})

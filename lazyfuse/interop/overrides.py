@@ -150,7 +150,11 @@ def _as_written(
     named = {parameter.name: value for parameter, value in later}
     if "like" in kwargs:  # our functions that make arrays fill in every keyword
         known = {each.name: each for each in parameters}
-        kwargs = {k: x for k, x in kwargs.items() if k == "like" or not _is_default(known[k], x)}
+        kwargs = {
+            name: value
+            for name, value in kwargs.items()
+            if name == "like" or name not in known or not _is_default(known[name], value)
+        }
     return args[:first], {**named, **kwargs}
 
 
