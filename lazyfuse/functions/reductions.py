@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays import base, mask_selection
-from lazyfuse.arrays.conversion import to_numpy
 from lazyfuse.arrays.eager_policy import spares_copy
 from lazyfuse.arrays.exported_memory import read_in_place
 from lazyfuse.arrays.ndarray import (
@@ -25,7 +24,6 @@ from lazyfuse.arrays.ndarray import (
     ndarray,
     node_of,
     scalar_node,
-    wrap,
 )
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import host, is_packed, may_record, reduce_node, shape_of, step
@@ -147,67 +145,48 @@ def recorded_reduction(row: Op, x: ndarray, axis: Any, dtype: Any, keepdims: Any
         return None
 
 
-def _given(**kwargs: Any) -> dict[str, Any]:
-    """The keyword arguments that the user gave."""
-    return {name: value for name, value in kwargs.items() if value is not _NoValue}
+_LEFT_OUT_BY_NONE = frozenset(("axis", "dtype", "out"))
+
+
+def _at_once(theirs: Callable[..., Any], a: Any, **named: Any) -> Any:
+    """NumPy's function with the user's arguments alone, since objects that override it see them."""
+    given = {
+        name: value
+        for name, value in named.items()
+        if value is not (None if name in _LEFT_OUT_BY_NONE else _NoValue)
+    }
+    return fallback.run(theirs, theirs.__name__, (a,), given)
 
 
 # ------------------------------------------------------------------ one ufunc
 
 
-@implements(np.sum)
-def sum(  # NumPy's name
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: Any = _NoValue,
-    initial: Any = _NoValue,
-    where: Any = _NoValue,
-) -> Any:
-    """As `numpy.sum`."""
-    try:
-        return _simple(_ADD, a, axis, dtype, keepdims, out, initial, where)
-    except _Refused:
-        named = _given(keepdims=keepdims, initial=initial, where=where)
-        return _at_once(np.sum, a, out, axis=axis, dtype=dtype, **named)
+def _total(theirs: Callable[..., Any], row: Op) -> Callable[..., Any]:
+    @implements(theirs)
+    def total(
+        a: Any,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: Any = _NoValue,
+        initial: Any = _NoValue,
+        where: Any = _NoValue,
+    ) -> Any:
+        try:
+            return _simple(row, a, axis, dtype, keepdims, out, initial, where)
+        except _Refused:
+            named = {"keepdims": keepdims, "initial": initial, "where": where}
+            return _at_once(theirs, a, axis=axis, dtype=dtype, out=out, **named)
+
+    return total
 
 
-@implements(np.prod)
-def prod(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: Any = _NoValue,
-    initial: Any = _NoValue,
-    where: Any = _NoValue,
-) -> Any:
-    """As `numpy.prod`."""
-    try:
-        row = TABLE["reduce:multiply"]
-        return _simple(row, a, axis, dtype, keepdims, out, initial, where)
-    except _Refused:
-        named = _given(keepdims=keepdims, initial=initial, where=where)
-        return _at_once(np.prod, a, out, axis=axis, dtype=dtype, **named)
+sum = _total(np.sum, _ADD)  # NumPy's name
+prod = _total(np.prod, TABLE["reduce:multiply"])
 
 
-def _at_once(
-    theirs: Callable[..., Any], a: Any, out: Any, axis: Any = None, dtype: Any = None, **given: Any
-) -> Any:
-    """NumPy's function with the user's arguments alone, since objects that override it see them."""
-    if type(a) is ndarray and a._eager is not None and out is dtype is None and not given:
-        return wrap(theirs(a._eager, to_numpy(axis)))
-    usual = {"axis": axis, "dtype": dtype, "out": out}
-    given.update({name: value for name, value in usual.items() if value is not None})
-    return fallback.run(theirs, theirs.__name__, (a,), given)
-
-
-def _extreme(name: str, *theirs: Any) -> Callable[..., Any]:
-    row = TABLE[f"reduce:{'maximum' if 'max' in name else 'minimum'}"]
-    function = theirs[0]
-
-    @implements(*theirs)
+def _extreme(theirs: Callable[..., Any], row: Op) -> Callable[..., Any]:
+    @implements(theirs)
     def extreme(
         a: Any,
         axis: Any = None,
@@ -219,19 +198,19 @@ def _extreme(name: str, *theirs: Any) -> Callable[..., Any]:
         try:
             return _simple(row, a, axis, None, keepdims, out, initial, where)
         except _Refused:
-            named = _given(keepdims=keepdims, initial=initial, where=where)
-            return _at_once(function, a, out, axis=axis, **named)
+            named = {"keepdims": keepdims, "initial": initial, "where": where}
+            return _at_once(theirs, a, axis=axis, out=out, **named)
 
     return extreme
 
 
-max = _extreme("max", np.max)  # NumPy's name
-min = _extreme("min", np.min)  # NumPy's name
-amax = _extreme("amax", np.amax) if np.amax is not np.max else max
-amin = _extreme("amin", np.amin) if np.amin is not np.min else min
+max = _extreme(np.max, TABLE["reduce:maximum"])  # NumPy's name
+min = _extreme(np.min, TABLE["reduce:minimum"])  # NumPy's name
+amax = _extreme(np.amax, TABLE["reduce:maximum"])
+amin = _extreme(np.amin, TABLE["reduce:minimum"])
 
 
-def _truth(name: str, theirs: Any, row: Op) -> Callable[..., Any]:
+def _truth(theirs: Callable[..., Any], row: Op) -> Callable[..., Any]:
     @implements(theirs)
     def truth(
         a: Any,
@@ -244,19 +223,16 @@ def _truth(name: str, theirs: Any, row: Op) -> Callable[..., Any]:
         try:
             return _simple(row, a, axis, np.bool_, keepdims, out, where)
         except _Refused:
-            named = _given(keepdims=keepdims, where=where)
-            return _at_once(theirs, a, out, axis=axis, **named)
+            return _at_once(theirs, a, axis=axis, out=out, keepdims=keepdims, where=where)
 
     return truth
 
 
-any = _truth("any", np.any, TABLE["reduce:logical_or"])  # NumPy's name
-all = _truth("all", np.all, TABLE["reduce:logical_and"])  # NumPy's name
+any = _truth(np.any, TABLE["reduce:logical_or"])  # NumPy's name
+all = _truth(np.all, TABLE["reduce:logical_and"])  # NumPy's name
 
 
-def _position(name: str, theirs: Any) -> Callable[..., Any]:
-    row = TABLE[f"reduce:{name}"]
-
+def _position(theirs: Callable[..., Any], row: Op) -> Callable[..., Any]:
     @implements(theirs)
     def position(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = _NoValue) -> Any:
         try:
@@ -264,13 +240,13 @@ def _position(name: str, theirs: Any) -> Callable[..., Any]:
                 raise _Refused
             return _simple(row, a, axis, None, keepdims, out)
         except _Refused:
-            return _at_once(theirs, a, out, axis=axis, **_given(keepdims=keepdims))
+            return _at_once(theirs, a, axis=axis, out=out, keepdims=keepdims)
 
     return position
 
 
-argmax = _position("argmax", np.argmax)
-argmin = _position("argmin", np.argmin)
+argmax = _position(np.argmax, TABLE["reduce:argmax"])
+argmin = _position(np.argmin, TABLE["reduce:argmin"])
 
 
 # ------------------------------------------------------------- several steps
@@ -303,8 +279,8 @@ def mean(
     try:
         return read_in_place(_mean, a, axis, dtype, keepdims, out, where)
     except _Refused:
-        named = _given(keepdims=keepdims, where=where)
-        return _at_once(np.mean, a, out, axis=axis, dtype=dtype, **named)
+        named = {"keepdims": keepdims, "where": where}
+        return _at_once(np.mean, a, axis=axis, dtype=dtype, out=out, **named)
 
 
 @of_one_array
@@ -370,65 +346,36 @@ def _correction(ddof: Any, correction: Any) -> Any:
     return correction
 
 
-def _deviation(
-    theirs: Callable[..., Any],
-    root: bool,
-    a: Any,
-    axis: Any,
-    dtype: Any,
-    out: Any,
-    ddof: Any,
-    keepdims: Any,
-    *,
-    where: Any,
-    mean: Any,
-    correction: Any,
-) -> Any:
+def _deviation(theirs: Callable[..., Any], root: bool) -> Callable[..., Any]:
     """`var`, or its square root: recorded, or by NumPy at once."""
-    try:
-        asked = a, axis, dtype, _correction(ddof, correction), keepdims
-        return read_in_place(_spread, *asked, root, out, where, mean)
-    except _Refused:
-        named = _given(keepdims=keepdims, where=where, mean=mean, correction=correction)
-        if type(ddof) is not int or ddof:
-            named["ddof"] = ddof
-        return _at_once(theirs, a, out, axis=axis, dtype=dtype, **named)
+
+    @implements(theirs)
+    def deviation(
+        a: Any,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: Any = 0,
+        keepdims: Any = _NoValue,
+        *,
+        where: Any = _NoValue,
+        mean: Any = _NoValue,
+        correction: Any = _NoValue,
+    ) -> Any:
+        try:
+            asked = a, axis, dtype, _correction(ddof, correction), keepdims
+            return read_in_place(_spread, *asked, root, out, where, mean)
+        except _Refused:
+            named = {"keepdims": keepdims, "where": where, "mean": mean, "correction": correction}
+            if type(ddof) is not int or ddof:
+                named["ddof"] = ddof
+            return _at_once(theirs, a, axis=axis, dtype=dtype, out=out, **named)
+
+    return deviation
 
 
-@implements(np.var)
-def var(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: Any = 0,
-    keepdims: Any = _NoValue,
-    *,
-    where: Any = _NoValue,
-    mean: Any = _NoValue,
-    correction: Any = _NoValue,
-) -> Any:
-    """As `numpy.var`."""
-    given = {"where": where, "mean": mean, "correction": correction}
-    return _deviation(np.var, False, a, axis, dtype, out, ddof, keepdims, **given)
-
-
-@implements(np.std)
-def std(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: Any = 0,
-    keepdims: Any = _NoValue,
-    *,
-    where: Any = _NoValue,
-    mean: Any = _NoValue,
-    correction: Any = _NoValue,
-) -> Any:
-    """As `numpy.std`."""
-    given = {"where": where, "mean": mean, "correction": correction}
-    return _deviation(np.std, True, a, axis, dtype, out, ddof, keepdims, **given)
+var = _deviation(np.var, False)
+std = _deviation(np.std, True)
 
 
 @of_one_array
@@ -449,7 +396,7 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue) -> 
     try:
         return read_in_place(_ptp, a, axis, keepdims, out)
     except _Refused:
-        return _at_once(np.ptp, a, out, axis=axis, **_given(keepdims=keepdims))
+        return _at_once(np.ptp, a, axis=axis, out=out, keepdims=keepdims)
 
 
 @of_one_array
@@ -474,7 +421,7 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
         counted = read_in_place(_count_nonzero, a, axis, keepdims)
     except _Refused:
         named = {"keepdims": keepdims} if keepdims is not False else {}
-        return _at_once(np.count_nonzero, a, None, axis=axis, **named)
+        return _at_once(np.count_nonzero, a, axis=axis, **named)
     return int(counted) if _COUNT is int and axis is None and not keepdims else counted
 
 
@@ -491,18 +438,18 @@ def _count_nonzero(a: Any, axis: Any, keepdims: Any) -> Any:
 # ------------------------------------------------------------------------ scans
 
 
-def _scan(name: str, theirs: Any, row: Op) -> Callable[..., Any]:
+def _scan(theirs: Callable[..., Any], row: Op) -> Callable[..., Any]:
     @implements(theirs)
     def scan(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
         try:
-            return _recorded_scan(name, theirs, row, a, axis, dtype, out)
+            return _recorded_scan(theirs, row, a, axis, dtype, out)
         except _Refused:
-            return _at_once(theirs, a, out, axis=axis, dtype=dtype)
+            return _at_once(theirs, a, axis=axis, dtype=dtype, out=out)
 
     return scan
 
 
-def _recorded_scan(name: str, theirs: Any, row: Op, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
+def _recorded_scan(theirs: Any, row: Op, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
     x = _source(a, out)
     shape = shape_of(x)
     axes = _axes(axis, len(shape))
@@ -520,25 +467,5 @@ def _recorded_scan(name: str, theirs: Any, row: Op, a: Any, axis: Any, dtype: An
     return host("accumulate", function, (x,), shape, probe.dtype)
 
 
-cumsum = _scan("cumsum", np.cumsum, _ADD)
-cumprod = _scan("cumprod", np.cumprod, TABLE["reduce:multiply"])
-
-__all__ = [
-    "all",
-    "amax",
-    "amin",
-    "any",
-    "argmax",
-    "argmin",
-    "count_nonzero",
-    "cumprod",
-    "cumsum",
-    "max",
-    "mean",
-    "min",
-    "prod",
-    "ptp",
-    "std",
-    "sum",
-    "var",
-]
+cumsum = _scan(np.cumsum, _ADD)
+cumprod = _scan(np.cumprod, TABLE["reduce:multiply"])
