@@ -12,19 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays import mask_selection, scatter
+from lazyfuse.arrays import library_indexing, mask_selection, scatter
 from lazyfuse.arrays.ndarray import (
+    cast_node,
     changing,
     concrete_value,
     gather,
     materialise,
     ndarray,
+    node_of,
     wrap,
     writable,
 )
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import may_record, may_write, shape_of
 from lazyfuse.arrays.storage import CANONICAL
+from lazyfuse.codegen.graph.node import HostCall
 from lazyfuse.codegen.graph.shapes import normalize_axis
 from lazyfuse.functions.elementwise import copyto
 from lazyfuse.interop import fallback
@@ -64,8 +67,15 @@ def argwhere(a: Any) -> Any:
     return wrap(np.stack(compact.positions(gather(truth))).T)
 
 
+@implements(np.flatnonzero, eager="arrays")
 def flatnonzero(a: Any) -> Any:
-    """As `numpy.flatnonzero`, for an array in host memory."""
+    """As `numpy.flatnonzero`; by a device's library for an array on the device."""
+    device = library_indexing.device_for(a)
+    if device is not None and dtype_of(a) in CANONICAL and len(shape_of(a)):
+        truth = cast_node(node_of(a), _BOOL)
+        found = library_indexing.computed(device, HostCall("flatnonzero", np.flatnonzero), truth)
+        if found is not None:
+            return found
     truth = _truth(a)
     if truth is None:
         return fallback.run(np.flatnonzero, "flatnonzero", (a,), {})

@@ -33,7 +33,6 @@ from lazyfuse.functions import (
     indexing,
     interpolation,
     joining,
-    library_functions,
     products,
     quantiles,
     rearranging,
@@ -73,8 +72,8 @@ from lazyfuse.namespace import eager_table  # last: it wraps what they registere
 
 for _each in (
     scalars, errstate, creation, decompositions, elementwise, histograms, indexing, interpolation,
-    joining, library_functions, products, quantiles, reductions, searching, rearranging, sets,
-    sorting, ufunc, views, compute_methods, index_tricks, protocols, eager_table,
+    joining, products, quantiles, reductions, searching, rearranging, sets, sorting, ufunc, views,
+    compute_methods, index_tricks, protocols, eager_table,
 ):  # fmt: skip
     late_modules.run(_each)
 instance_checks.serve(
@@ -84,37 +83,6 @@ instance_checks.serve(
 )
 late_modules.follow(chains, matmul, scan)
 late_modules.follow(routine, matmul, scan, sort)
-
-ADDED = (
-    "accelerate",
-    "adapt",
-    "build_info",
-    "cache_clear",
-    "cache_info",
-    "calibrate",
-    "device",
-    "devices",
-    "evaluate",
-    "explain",
-    "fallbacks",
-    "freeze",
-    "from_chunks",
-    "lazyfuse_version",
-    "options",
-    "parameter",
-    "persist",
-    "progress",
-    "register_kernel",
-    "report",
-    "resident",
-    "save_chunks",
-    "synchronize",
-    "tracing",
-    "unfused",
-    "unregister_kernel",
-    "warm_up",
-)
-"""The names that the main namespace adds to NumPy's."""
 
 REAL = ("array_api", "linalg", "fft", "random")
 """Submodules with their own files; numpy_modules.py makes the others."""
@@ -207,6 +175,17 @@ _FUNCTIONS = {
 }
 """Functions that lazyfuse adds, and their modules; IPython calls those of its extensions."""
 
+ADDED = tuple(
+    sorted(
+        {
+            *(name for name in _FUNCTIONS if not name.endswith("_ipython_extension")),
+            *("cache_clear", "cache_info", "devices", "evaluate", "explain", "fallbacks"),
+            *("lazyfuse_version", "options", "tracing"),
+        }
+    )
+)
+"""The names that the main namespace adds to NumPy's."""
+
 
 def cache_info() -> dict[str, Any]:
     """What the caches hold: plans, programs, buffers and searched tables; every cache by its name.
@@ -287,7 +266,7 @@ def complete(package: dict[str, Any]) -> None:
     for name in _FORMER:
         sys.modules[name] = _Former(name)
     for path in numpy_modules.MODULES:
-        if "." not in path and path not in REAL:
+        if "." not in path:
             package[path] = sys.modules[f"lazyfuse.{path}"]
     library_adapters.watch()
     warning_locations.install()
