@@ -173,29 +173,11 @@ def _constant(theirs: Any) -> Any:
     return theirs
 
 
-class Namespace(types.ModuleType):
-    """`lazyfuse.<path>`: looks names up in NumPy's module and keeps the results."""
-
-    _theirs: str
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name not in _DUNDERS:
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        try:
-            return look_up(self._theirs, name, self.__dict__.__setitem__)
-        except AttributeError:
-            text = f"module {self.__name__!r} has no attribute {name!r}"
-            raise AttributeError(text) from None
-
-    def __dir__(self) -> list[str]:
-        return sorted({*self.__dict__, *dir(importlib.import_module(self._theirs))})
-
-
 def filler(ours: str, theirs: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` for the module file `ours`: other names come from `theirs`."""
+    """`__getattr__` and `__dir__` for the module `ours`: names come from `theirs`, and are kept."""
 
     def look(name: str) -> Any:
-        if name.startswith("__") and name != "__all__":
+        if name.startswith("__") and name not in _DUNDERS:
             raise AttributeError(f"module {ours!r} has no attribute {name!r}")
         try:
             keep = vars(importlib.import_module(ours)).__setitem__
@@ -214,10 +196,11 @@ def install() -> None:
     for path in MODULES:
         name = f"lazyfuse.{path}"
         if name not in sys.modules:
-            namespace = Namespace(name, f"As `numpy.{path}`, for arrays of lazyfuse.")
-            namespace._theirs = their_path(path)
-            namespace.__spec__ = ModuleSpec(name, None, is_package=True)
-            sys.modules[name] = namespace
+            module = types.ModuleType(name, f"As `numpy.{path}`, for arrays of lazyfuse.")
+            look, names = filler(name, their_path(path))
+            vars(module).update(__getattr__=look, __dir__=names)
+            module.__spec__ = ModuleSpec(name, None, is_package=True)
+            sys.modules[name] = module
         parent, _, child = name.rpartition(".")
         if parent != "lazyfuse":
             setattr(sys.modules[parent], child, sys.modules[name])

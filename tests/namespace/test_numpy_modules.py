@@ -159,8 +159,9 @@ def test_a_name_that_numpy_warns_of_warns_each_time(monkeypatch: pytest.MonkeyPa
 
     vars(theirs)["__getattr__"] = find
     monkeypatch.setitem(sys.modules, "numpy.char", theirs)
-    ours = numpy_modules.Namespace("lazyfuse.char")
-    ours._theirs = "numpy.char"
+    ours: Any = types.ModuleType("lazyfuse.char")
+    ours.__getattr__, _ = numpy_modules.filler("lazyfuse.char", "numpy.char")
+    monkeypatch.setitem(sys.modules, "lazyfuse.char", ours)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         for _ in range(3):
