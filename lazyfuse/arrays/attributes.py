@@ -195,27 +195,6 @@ class flatiter:  # noqa: N801  # NumPy's spelling
         """A flat copy of the array."""
         return self._array.flatten()  # type: ignore[attr-defined]
 
-    def _compare(self, name: str, other: Any) -> Any:
-        return getattr(self.copy(), name)(other)
-
-    def __eq__(self, other: object) -> Any:
-        return self._compare("__eq__", other)
-
-    def __ne__(self, other: object) -> Any:
-        return self._compare("__ne__", other)
-
-    def __lt__(self, other: Any) -> Any:
-        return self._compare("__lt__", other)
-
-    def __le__(self, other: Any) -> Any:
-        return self._compare("__le__", other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._compare("__gt__", other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._compare("__ge__", other)
-
     __hash__ = None  # type: ignore[assignment]
 
 
@@ -231,6 +210,12 @@ def document(ours: type, theirs: type) -> None:
             found.__doc__ = text
 
 
+def _compared(name: str) -> Callable[..., Any]:
+    return lambda self, other: getattr(self.copy(), name)(other)
+
+
+for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
+    setattr(flatiter, _name, _compared(_name))
 document(flatiter, np.flatiter)
 
 # ------------------------------------------------------------------------------------ geometry
@@ -259,11 +244,16 @@ def _set_shape_unwarned(self: ndarray, shape: Any) -> None:
     reform(self, lambda view: view._set_shape(shape))
 
 
+def _reread(self: ndarray, change: Callable[[Any], object]) -> None:
+    """Give an array the dtype or strides that `change` gives to a view of its memory."""
+    view = materialise_view(self)[...]
+    change(view)
+    _set_view(self, view)
+
+
 def _set_dtype_unwarned(self: ndarray, dtype: Any) -> None:
     """Set the dtype without the deprecation warning."""
-    view: Any = materialise_view(self)[...]
-    view._set_dtype(dtype)
-    _set_view(self, view)
+    _reread(self, lambda view: view._set_dtype(dtype))
 
 
 def _set_view(self: ndarray, view: Array) -> None:
@@ -276,9 +266,7 @@ def _set_view(self: ndarray, view: Array) -> None:
 
 
 def _set_dtype(self: ndarray, dtype: Any) -> None:
-    view: Any = materialise_view(self)[...]
-    view.dtype = dtype
-    _set_view(self, view)
+    _reread(self, lambda view: setattr(view, "dtype", dtype))
 
 
 def _get_strides(self: ndarray) -> tuple[int, ...]:
@@ -286,9 +274,7 @@ def _get_strides(self: ndarray) -> tuple[int, ...]:
 
 
 def _set_strides(self: ndarray, strides: Any) -> None:
-    view = materialise_view(self)[...]
-    view.strides = strides
-    _set_view(self, view)
+    _reread(self, lambda view: setattr(view, "strides", strides))
 
 
 def get_real(self: ndarray) -> Any:
