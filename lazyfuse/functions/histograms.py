@@ -9,6 +9,7 @@ one after the other; in histograms by NumPy's blocks of 65536 values, each from 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -296,28 +297,34 @@ def _distance(high: Any, low: Any) -> Any:
     return np.subtract(*ends, casting="unsafe", dtype=f"u{dtype.itemsize}")
 
 
-class Uniform:
-    """The counts of `numpy.histogram` with bins of one width and a range, without weights."""
+class _Histogram:
+    """The counts of `numpy.histogram`, by a routine where one does it."""
 
     has_routine = True
 
-    def __init__(self, edges: Array, bounds: tuple[Any, Any], dtype: np.dtype[Any]) -> None:
+    compiled: Callable[..., Array | None]
+    by_numpy: Callable[..., Array]
+
+    def __call__(self, *given: Array) -> Array:
+        return routines.either(self.compiled, self.by_numpy, *given)
+
+
+class Uniform(_Histogram):
+    """With bins of one width and a range; of weights, if `weight`, their dtype, is given, sums."""
+
+    def __init__(
+        self, edges: Array, bounds: tuple[Any, Any], dtype: np.dtype[Any], weight: str = ""
+    ) -> None:
         self.edges = edges
         self.bounds = bounds
-        self.dtype = dtype  # of the values
-        self._found: dict[str, tuple[routines.Routine, tuple[Any, ...]] | None] = {}
-
-    def routine(self, weight: str = "") -> tuple[routines.Routine, tuple[Any, ...]] | None:
+        self.routine = self._routine(dtype.str[1:], weight)
         """The counting routine and its scalars; None for dtypes and bounds left to NumPy."""
-        if weight not in self._found:
-            self._found[weight] = self._routine(weight)
-        return self._found[weight]
 
-    def _routine(self, weight: str) -> tuple[routines.Routine, tuple[Any, ...]] | None:
+    def _routine(self, code: str, weight: str) -> tuple[routines.Routine, tuple[Any, ...]] | None:
         first, last = self.bounds
         if first == last:
             first, last = first - 0.5, last + 0.5
-        code, edge = self.dtype.str[1:], self.edges.dtype
+        edge = self.edges.dtype
         with np.errstate(all="ignore"):
             width = _distance(last, first)
             step = np.result_type(np.empty(0, edge), width)
@@ -332,46 +339,34 @@ class Uniform:
         routine = _uniform_routine(code, edge.str[1:], step.str[1:], weight)
         return routine, (*ends, step.type(width), step.type(bins), _margin(self.edges))
 
-    def __call__(self, values: Array) -> Array:
-        return routines.either(self.compiled, self.by_numpy, values)
-
-    def by_numpy(self, values: Array) -> Array:
-        """By NumPy, as the reference."""
-        return np.histogram(values, len(self.edges) - 1, self.bounds)[0]
-
-    def compiled(self, values: Array) -> Array | None:
-        """The counts by a routine."""
-        found = self.routine() if values.size >= routines.FEWEST else None
-        if found is None:
-            return None
-        flat = np.ascontiguousarray(values).reshape(-1)
-        return _counted(found[0], flat, len(self.edges) - 1, self.edges, scalars=found[1])
-
-
-class Weighted(Uniform):
-    """The sums of weights of `numpy.histogram` with bins of one width and a range."""
-
-    def __call__(self, values: Array, weights: Array) -> Array:  # type: ignore[override]
-        return routines.either(self.summed, self.summed_by_numpy, values, weights)
-
-    def summed_by_numpy(self, values: Array, weights: Array) -> Array:
+    def by_numpy(self, values: Array, weights: Array | None = None) -> Array:
         """By NumPy, as the reference."""
         return np.histogram(values, len(self.edges) - 1, self.bounds, weights=weights)[0]
 
-    def summed(self, values: Array, weights: Array) -> Array | None:
+    def compiled(self, values: Array, weights: Array | None = None) -> Array | None:
+        """The counts, or sums of weights, by a routine."""
+        if self.routine is None or values.size < routines.FEWEST:
+            return None
+        routine, scalars = self.routine
+        flat = np.ascontiguousarray(values).reshape(-1)
+        if weights is not None:
+            return self._summed(routine, scalars, flat, np.ascontiguousarray(weights).reshape(-1))
+        return _counted(routine, flat, len(self.edges) - 1, self.edges, scalars=scalars)
+
+    def _summed(
+        self, routine: routines.Routine, scalars: tuple[Any, ...], flat: Array, weights: Array
+    ) -> Array | None:
         """The sums by a routine: as NumPy, it sums each block from zero and adds the blocks."""
         bins = len(self.edges) - 1
-        found = self.routine(weights.dtype.str[1:]) if values.size >= routines.FEWEST else None
-        launch = None if found is None or bins > _FEW else found[0].launcher()
-        if found is None or launch is None:
+        launch = None if bins > _FEW else routine.launcher()
+        if launch is None:
             return None
-        flat, heavy = (np.ascontiguousarray(each).reshape(-1) for each in (values, weights))
         starts = np.arange(0, flat.size, _NUMPYS_BLOCK)
         tables = np.zeros((len(starts), bins + 2))
         rows = np.arange(len(starts)) * (bins + 2)
         sizes = [[min(_NUMPYS_BLOCK, flat.size - start), bins, 0] for start in starts.tolist()]
         places = np.stack([starts, rows, 0 * starts, starts], 1)
-        launch((flat, tables, self.edges, heavy), sizes, places, found[1], work=12 * flat.size)
+        launch((flat, tables, self.edges, weights), sizes, places, scalars, work=12 * flat.size)
         if tables[:, -1].any():
             return None
         sums = np.zeros(bins, weights.dtype)
@@ -380,16 +375,11 @@ class Weighted(Uniform):
         return sums
 
 
-class Between:
-    """The counts of `numpy.histogram` between given edges, without weights."""
-
-    has_routine = True
+class Between(_Histogram):
+    """Between given edges, without weights."""
 
     def __init__(self, edges: Array) -> None:
         self.edges = edges
-
-    def __call__(self, values: Array) -> Array:
-        return routines.either(self.compiled, self.by_numpy, values)
 
     def by_numpy(self, values: Array) -> Array:
         """By NumPy, as the reference."""
@@ -444,35 +434,36 @@ def _recorded_histogram(a: ndarray, bins: Any, range: Any, weights: Any) -> Any:
         return _recorded_between(a, bins) if weights is None else None
     if bins > _MOST:
         return None
+    weight = "" if weights is None else dtype_of(weights).str[1:]
     if range is None:
         low, high = a.min(), a.max()  # type: ignore[attr-defined]
         ends = np.array([to_numpy(low), to_numpy(high)], dtype)
         edges, bounds = np.histogram_bin_edges(ends, bins), (ends[0], ends[1])
-        function = (Uniform if weights is None else Weighted)(edges, bounds, dtype)
+        function = Uniform(edges, bounds, dtype, weight)
     else:
         bounds = to_numpy(tuple(range))
         if len(bounds) != 2 or not all(isinstance(each, (int, float)) for each in bounds):
             return None
-        function = _uniform(bins, bounds, dtype, weights is not None)
-    if function.routine() is None:
+        function = _uniform(bins, bounds, dtype, weight)
+    if function.routine is None:
         return None
     sources = (a,) if weights is None else (a, weights)
     kind = _INTP if weights is None else dtype_of(weights)
     return host("histogram", function, sources, (bins,), kind), wrap(function.edges.copy())
 
 
-def _uniform(bins: int, bounds: tuple[Any, Any], dtype: np.dtype[Any], weighs: bool) -> Uniform:
+def _uniform(bins: int, bounds: tuple[Any, Any], dtype: np.dtype[Any], weight: str) -> Uniform:
     """The counting object for given bounds; cached, since programs often repeat the call."""
     # the key has the text of Python numbers: 0.0 differs from -0.0, and 1 from 1.0
     key = None
     if {type(bounds[0]), type(bounds[1])} <= {int, float} and bins <= _FEW:
-        key = bins, repr(bounds), dtype, weighs
+        key = bins, repr(bounds), dtype, weight
         found = _uniforms.get(key)
         if found is not None:
             return found
     edges = np.histogram_bin_edges(np.empty(0, dtype), bins, bounds)
-    made = (Weighted if weighs else Uniform)(edges, bounds, dtype)
-    if key is not None and made.routine() is not None:  # else NumPy warns each time
+    made = Uniform(edges, bounds, dtype, weight)
+    if key is not None and made.routine is not None:  # else NumPy warns each time
         _uniforms[key] = made
     return made
 
