@@ -41,6 +41,7 @@ from lazyfuse.codegen.table import promotion
 from lazyfuse.codegen.table.ops import TABLE
 from lazyfuse.functions.compound import of_one_array
 from lazyfuse.interop import fallback
+from lazyfuse.interop.fallback import records
 from lazyfuse.registry import OURS, implements
 from lazyfuse.runtime.layout.meta_arrays import result_order
 from lazyfuse.runtime.scheduling import evaluate
@@ -71,24 +72,19 @@ def _as_operand(x: Any) -> Any:
     return wrap(np.asarray(to_numpy(x))) if type(x) in (list, tuple) else x
 
 
-@implements(np.where, eager="broadcast")
+@records(np.where, eager="broadcast")
 def where(condition: Any, x: Any = _NoValue, y: Any = _NoValue, /) -> Any:
     """As `numpy.where`; with one argument it needs the values and evaluates."""
     if x is _NoValue or y is _NoValue:
-        if x is y and type(condition) is ndarray:
-            return OURS[np.nonzero](condition)
-        given = tuple(value for value in (condition, x, y) if value is not _NoValue)
-        return fallback.run(np.where, "where", given, {})
+        is_searched = x is y and type(condition) is ndarray
+        return OURS[np.nonzero](condition) if is_searched else None
     operands = (condition, x, y)
-    result = None
-    if not spares_copy(TABLE["where"], operands):
-        result = read_in_place(
-            lambda *given: _recorded("where", given, _always_an_array), *operands
-        )
-    return fallback.run(np.where, "where", (condition, x, y), {}) if result is None else result
+    if spares_copy(TABLE["where"], operands):
+        return None
+    return read_in_place(lambda *given: _recorded("where", given, _always_an_array), *operands)
 
 
-@implements(np.clip, eager="broadcast")
+@records(np.clip, eager="broadcast")
 def clip(
     a: Any,
     a_min: Any = _NoValue,
@@ -100,20 +96,14 @@ def clip(
     **kwargs: Any,
 ) -> Any:
     """As `numpy.clip`."""
-    if type(a) is ndarray and concrete_value(a) is None and out is None and not kwargs:
-        if a_min is _NoValue and a_max is _NoValue:
-            low = None if min is _NoValue else min
-            high = None if max is _NoValue else max
-            result = _clip(a, low, high)
-        elif a_min is not _NoValue is not a_max and min is max is _NoValue:
-            result = _clip(a, a_min, a_max)
-        else:
-            result = None
-        if result is not None:
-            return result
-    named = {"a_min": a_min, "a_max": a_max, "min": min, "max": max}
-    named = {name: value for name, value in named.items() if value is not _NoValue}
-    return fallback.run(np.clip, "clip", (a,), {**named, **fallback.given(out=out), **kwargs})
+    if type(a) is not ndarray or concrete_value(a) is not None or out is not None or kwargs:
+        return None
+    if a_min is _NoValue and a_max is _NoValue:
+        low = None if min is _NoValue else min
+        return _clip(a, low, None if max is _NoValue else max)
+    if a_min is not _NoValue is not a_max and min is max is _NoValue:
+        return _clip(a, a_min, a_max)
+    return None
 
 
 def _clip(a: ndarray, low: Any, high: Any) -> Any:
@@ -182,19 +172,16 @@ def _shown(x: Any) -> Any:
     return x if type(x) is np.ndarray else np.empty(())
 
 
-@implements(np.round)
+@records(np.round)
 def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:  # NumPy's name
     """As `numpy.round`."""
     plain = type(a) is ndarray and out is None and type(decimals) is int
     if plain and may_record() and concrete_value(a) is None and dtype_of(a).kind == "f":
         return _round(a, decimals)
-    return fallback.run(np.round, "round", (a, decimals), fallback.given(out=out))
+    return None
 
 
-@implements(np.around, eager="arrays")
-def around(a: Any, decimals: Any = 0, out: Any = None) -> Any:
-    """As `numpy.around`."""
-    return round(a, decimals, out)
+around = records(np.around, eager="arrays")(round.recorded)
 
 
 @of_one_array

@@ -20,9 +20,8 @@ from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import host, may_record, shape_of
 from lazyfuse.devices.caches import DTYPES, cached, memo
 from lazyfuse.functions.searching import GUIDED, NUMBA_TYPES, place_text
-from lazyfuse.interop import fallback
+from lazyfuse.interop.fallback import records
 from lazyfuse.kernels import search_index
-from lazyfuse.registry import implements
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.execution import routine as routines
 from lazyfuse.runtime.scheduling import evaluate
@@ -161,25 +160,22 @@ def _lengthened(counts: Array, least: int) -> Array:
     return longer
 
 
-@implements(np.bincount, eager="arrays")
+@records(np.bincount, eager="arrays")
 def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     """As `numpy.bincount`."""
-    plain = type(x) is ndarray and type(minlength) is int and minlength >= 0
-    if (
-        plain
-        and concrete_value(x) is None
-        and len(shape_of(x)) == 1
-        and dtype_of(x).str[1:] in INTEGERS
-    ):
-        if weights is None:
-            return wrap(routines.either(_bincounted, np.bincount, gather(x), minlength=minlength))
-        if _are_weights(weights, x):
-            evaluate.evaluate(
-                [each._node for each in (x, weights) if each._node], decisions.BINCOUNT
-            )
-            real = gather(x), gather(weights)
-            return wrap(routines.either(_weighed, np.bincount, *real, minlength=minlength))
-    return fallback.run(np.bincount, "bincount", (x, weights, minlength), {})
+    if type(x) is not ndarray or type(minlength) is not int or minlength < 0:
+        return None
+    if concrete_value(x) is not None or len(shape_of(x)) != 1:
+        return None
+    if dtype_of(x).str[1:] not in INTEGERS:
+        return None
+    if weights is None:
+        return wrap(routines.either(_bincounted, np.bincount, gather(x), minlength=minlength))
+    if not _are_weights(weights, x):
+        return None
+    evaluate.evaluate([each._node for each in (x, weights) if each._node], decisions.BINCOUNT)
+    real = gather(x), gather(weights)
+    return wrap(routines.either(_weighed, np.bincount, *real, minlength=minlength))
 
 
 # -------------------------------------------------------------------------------- histogram
@@ -405,16 +401,16 @@ class Between(_Histogram):
         )  # fmt: skip
 
 
-@implements(np.histogram, eager="arrays")
+@records(np.histogram, eager="arrays")
 def histogram(
     a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> Any:
     """As `numpy.histogram`; for a large `a` the counts are recorded, the edges computed at once."""
-    if type(a) is ndarray and concrete_value(a) is None and density in (None, True, False):
-        found = _recorded_histogram(a, bins, range, weights)
-        if found is not None:
-            return _as_density(*found) if density else found
-    return fallback.run(np.histogram, "histogram", (a, bins, range, density, weights), {})
+    if type(a) is not ndarray or concrete_value(a) is not None:
+        return None
+    usual = density is None or density is True or density is False
+    found = _recorded_histogram(a, bins, range, weights) if usual else None
+    return _as_density(*found) if density and found is not None else found
 
 
 def _as_density(counts: Any, edges: Any) -> Any:

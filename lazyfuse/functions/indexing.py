@@ -31,6 +31,7 @@ from lazyfuse.codegen.graph.node import HostCall
 from lazyfuse.codegen.graph.shapes import normalize_axis
 from lazyfuse.functions.elementwise import copyto
 from lazyfuse.interop import fallback
+from lazyfuse.interop.fallback import records
 from lazyfuse.kernels import compact
 from lazyfuse.kernels import gather as gathers
 from lazyfuse.registry import implements
@@ -49,25 +50,23 @@ def _truth(a: Any) -> Any:
     return truth if dtype_of(a) == _BOOL else truth.astype(bool)
 
 
-@implements(np.nonzero)
+@records(np.nonzero)
 def nonzero(a: Any) -> Any:
     """As `numpy.nonzero`."""
     truth = _truth(a)
     if truth is None:
-        return fallback.run(np.nonzero, "nonzero", (a,), {})
+        return None
     return tuple([wrap(each) for each in compact.positions(gather(truth))])
 
 
-@implements(np.argwhere, eager="arrays")
+@records(np.argwhere, eager="arrays")
 def argwhere(a: Any) -> Any:
     """As `numpy.argwhere`."""
     truth = _truth(a)
-    if truth is None:
-        return fallback.run(np.argwhere, "argwhere", (a,), {})
-    return wrap(np.stack(compact.positions(gather(truth))).T)
+    return None if truth is None else wrap(np.stack(compact.positions(gather(truth))).T)
 
 
-@implements(np.flatnonzero, eager="arrays")
+@records(np.flatnonzero, eager="arrays")
 def flatnonzero(a: Any) -> Any:
     """As `numpy.flatnonzero`; by a device's library for an array on the device."""
     device = library_indexing.device_for(a)
@@ -78,41 +77,25 @@ def flatnonzero(a: Any) -> Any:
             return found
     truth = _truth(a)
     if truth is None:
-        return fallback.run(np.flatnonzero, "flatnonzero", (a,), {})
+        return None
     return wrap(compact.positions(np.ascontiguousarray(gather(truth)).reshape(-1))[0])
 
 
-@implements(np.extract, eager="arrays")
+@records(np.extract, eager="arrays")
 def extract(condition: Any, arr: Any) -> Any:
     """As `numpy.extract`."""
-    if type(arr) is ndarray and type(condition) is ndarray and shape_of(condition) == shape_of(arr):
-        truth = _truth(condition)
-        found = None if truth is None else mask_selection.selection(arr, truth)
-        if found is not None:
-            return found
-    return fallback.run(np.extract, "extract", (condition, arr), {})
+    if type(arr) is not ndarray or type(condition) is not ndarray:
+        return None
+    truth = _truth(condition) if shape_of(condition) == shape_of(arr) else None
+    return None if truth is None else mask_selection.selection(arr, truth)
 
 
-@implements(np.compress, eager="arrays")
+@records(np.compress, eager="arrays")
 def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
     """As `numpy.compress`."""
-    if out is None and type(a) is ndarray and type(condition) is ndarray:
-        shape = shape_of(a)
-        if len(shape) == 1 and shape_of(condition) == shape and axis in (None, 0, -1):
-            truth = _truth(condition)
-            found = None if truth is None else mask_selection.selection(a, truth)
-            if found is not None:
-                return found
-    args = (condition, a) if axis is None else (condition, a, axis)
-    return fallback.run(np.compress, "compress", args, fallback.given(out=out))
-
-
-def compress_method(self: ndarray, condition: Any, axis: Any = None, out: Any = None) -> Any:
-    """As `numpy.ndarray.compress`."""
-    if out is None and type(condition) is ndarray and self._eager is None:
-        return compress(condition, self, axis)
-    args = (self, condition) if axis is None else (self, condition, axis)
-    return fallback.run(np.ndarray.compress, "ndarray.compress", args, fallback.given(out=out))
+    if out is not None or type(a) is not ndarray or axis not in (None, 0, -1):
+        return None
+    return extract.recorded(condition, a) if len(shape_of(a)) == 1 else None
 
 
 @implements(np.putmask)
@@ -160,7 +143,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _MODES = ("raise", "clip", "wrap")
 
 
-@implements(np.take)
+@records(np.take)
 def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: Any = "raise") -> Any:
     """As `numpy.take`."""
     if type(a) is ndarray and type(indices) is ndarray and out is None and mode in _MODES:
@@ -171,8 +154,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: Any = "r
         part = _stretch(a, indices, axis)
         if part is not None:
             return part.copy()
-    named = {"mode": mode} if mode != "raise" else {}
-    return fallback.run(np.take, "take", (a, indices, axis), {**fallback.given(out=out), **named})
+    return None
 
 
 def _stretch(a: ndarray, indices: range, axis: Any) -> Any:
@@ -219,7 +201,7 @@ def _taken(a: ndarray, indices: ndarray, axis: Any, mode: str) -> Array | None:
     return routine.attempt(gathers.read, real, key, mode)
 
 
-@implements(np.take_along_axis)
+@records(np.take_along_axis)
 def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
     """As `numpy.take_along_axis`."""
     if type(arr) is ndarray and type(indices) is ndarray and _is_ours(arr, indices):
@@ -232,7 +214,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
             found = routine.attempt(read, gather(arr), gather(indices))
             if found is not None:
                 return wrap(found)
-    return fallback.run(np.take_along_axis, "take_along_axis", (arr, indices, axis), {})
+    return None
 
 
 @implements(np.put)

@@ -20,8 +20,9 @@ from lazyfuse.arrays.recording import host, may_record, shape_of
 from lazyfuse.devices.caches import DTYPES, cached
 from lazyfuse.functions.searching import GUIDED, place_text
 from lazyfuse.interop import fallback, overrides
+from lazyfuse.interop.fallback import records
 from lazyfuse.kernels import search_index
-from lazyfuse.registry import implements, serves
+from lazyfuse.registry import serves
 from lazyfuse.runtime.execution import routine
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -111,20 +112,13 @@ def compiled(
     return results.reshape(x.shape)
 
 
-@implements(np.interp, eager="arrays")
+@records(np.interp, eager="arrays")
 def interp(
     x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
 ) -> Any:
     """As `numpy.interp`; recorded for a large `x` with a table of real numbers."""
-    if type(x) is ndarray and concrete_value(x) is None and may_record():
-        found = _recorded(x, xp, fp, left, right, period)
-        if found is not None:
-            return found
-    return fallback.run(np.interp, "interp", (x, xp, fp, left, right, period), {})
-
-
-def _recorded(x: ndarray, xp: Any, fp: Any, left: Any, right: Any, period: Any) -> Any:
-    """The recorded call; None if NumPy must do it, or raise."""
+    if type(x) is not ndarray or concrete_value(x) is not None or not may_record():
+        return None
     if overrides.of_functions.find((xp, fp)):
         return None
     table = [np.asarray(to_numpy(each)) for each in (xp, fp)]

@@ -43,7 +43,7 @@ from lazyfuse.codegen.table.ops import TABLE
 from lazyfuse.devices.caches import cached
 from lazyfuse.functions.ufunc import ufunc_of
 from lazyfuse.interop import fallback
-from lazyfuse.registry import implements
+from lazyfuse.interop.fallback import records
 from lazyfuse.runtime.events.decisions import EXPORTED, Rule
 from lazyfuse.runtime.execution import matmul
 from lazyfuse.runtime.layout.meta_arrays import packed_order, result_order
@@ -178,27 +178,22 @@ def _product(
     return host(theirs.__name__, theirs, operands, shape, dtype)
 
 
-@implements(np.dot, eager="arrays")
+@records(np.dot, eager="arrays")
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     """As `numpy.dot`."""
-    result = None if out is not None else _product(np.dot, _dot_shape, a, b)
-    return (
-        fallback.run(np.dot, "dot", (a, b), fallback.given(out=out)) if result is None else result
-    )
+    return None if out is not None else _product(np.dot, _dot_shape, a, b)
 
 
-@implements(np.inner, eager="arrays")
+@records(np.inner, eager="arrays")
 def inner(a: Any, b: Any, /) -> Any:
     """As `numpy.inner`."""
-    result = _product(np.inner, _inner_shape, a, b)
-    return fallback.run(np.inner, "inner", (a, b), {}) if result is None else result
+    return _product(np.inner, _inner_shape, a, b)
 
 
-@implements(np.vdot, eager="arrays")
+@records(np.vdot, eager="arrays")
 def vdot(a: Any, b: Any, /) -> Any:
     """As `numpy.vdot`."""
-    result = _product(np.vdot, _vdot_shape, a, b)
-    return fallback.run(np.vdot, "vdot", (a, b), {}) if result is None else result
+    return _product(np.vdot, _vdot_shape, a, b)
 
 
 _THEIR_MATMUL = ufunc_of(np.matmul)
@@ -213,18 +208,12 @@ set_matmul(_matmul)
 WORTH_A_PATH = 1 << 20
 
 
-@implements(np.einsum)
+@records(np.einsum)
 def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Any:
     """As `numpy.einsum`; large contractions take a cheaper order."""
-    result = None
     if out is None and not kwargs and len(operands) > 2 and type(operands[0]) is str:
-        result = _recorded(operands[0], operands[1:], optimize)
-    if result is not None:
-        return result
-    named = fallback.given(out=out) | kwargs
-    if optimize is not False:
-        named["optimize"] = optimize
-    return fallback.run(np.einsum, "einsum", operands, named)
+        return _recorded(operands[0], operands[1:], optimize)
+    return None
 
 
 def _recorded(subscripts: str, operands: Sequence[Any], optimize: Any) -> Any:

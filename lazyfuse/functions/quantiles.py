@@ -17,9 +17,8 @@ from lazyfuse.arrays.ndarray import concrete_value, gather, ndarray
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import shape_of
 from lazyfuse.devices.caches import DTYPES, cached
-from lazyfuse.interop import fallback
+from lazyfuse.interop.fallback import records
 from lazyfuse.kernels import sort
-from lazyfuse.registry import implements
 from lazyfuse.runtime.execution import routine
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -114,7 +113,7 @@ def _row(a: Any) -> Array | None:
     return real.reshape(-1) if real.flags.c_contiguous else None
 
 
-@implements(np.median, eager="arrays")
+@records(np.median, eager="arrays")
 def median(
     a: Any, axis: Any = None, out: Any = None, overwrite_input: Any = False, keepdims: Any = False
 ) -> Any:
@@ -122,13 +121,8 @@ def median(
     whole = axis is None or (type(a) is ndarray and len(shape_of(a)) == 1 and axis in (0, -1))
     if whole and out is None and overwrite_input is False and keepdims is False:
         row = _row(a)
-        found = None if row is None else routine.attempt(_median, row)
-        if found is not None:
-            return found
-    named: dict[str, Any] = {"overwrite_input": True} if overwrite_input else {}
-    if keepdims is not False:
-        named["keepdims"] = keepdims
-    return fallback.run(np.median, "median", (a, axis), {**fallback.given(out=out), **named})
+        return None if row is None else routine.attempt(_median, row)
+    return None
 
 
 def _median(row: Array) -> Any:
@@ -165,18 +159,13 @@ def _quantile(row: Array, q: Any) -> Any:
 
 
 def _of_all(theirs: Any, percent: bool) -> None:
-    name = theirs.__name__
-
-    @implements(theirs)
+    @records(theirs)
     def function(a: Any, q: Any, *args: Any, **kwargs: Any) -> Any:
-        if not args and not kwargs:
-            row = _row(a)
-            if row is not None and type(q) in (int, float, list, tuple, np.ndarray, np.float64):
-                share = np.true_divide(q, row.dtype.type(100)) if percent else q
-                found = routine.attempt(_quantile, row, share)
-                if found is not None:
-                    return found
-        return fallback.run(theirs, name, (a, q, *args), kwargs)
+        row = None if args or kwargs else _row(a)
+        if row is None or type(q) not in (int, float, list, tuple, np.ndarray, np.float64):
+            return None
+        share = np.true_divide(q, row.dtype.type(100)) if percent else q
+        return routine.attempt(_quantile, row, share)
 
 
 _of_all(np.quantile, False)

@@ -34,8 +34,7 @@ from lazyfuse.codegen.graph.shapes import normalize_axes, size_of
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import TABLE
 from lazyfuse.functions.compound import of_one_array
-from lazyfuse.interop import fallback
-from lazyfuse.registry import implements
+from lazyfuse.interop.fallback import Refused, records
 from lazyfuse.runtime.scheduling.compound_calls import as_one
 from lazyfuse.versions import DEVIATIONS_ARE_SQUARED
 
@@ -44,23 +43,19 @@ _INTP = np.dtype(np.intp)
 _ADD = TABLE["reduce:add"]
 
 
-class _Refused(Exception):
-    """The call cannot be recorded: NumPy runs it."""
-
-
 def _source(a: Any, *unusual: Any) -> ndarray:
     """`a`, if its reduction can be recorded and the caller gave no `unusual` argument."""
     if type(a) is not ndarray or a._eager is not None or concrete_value(a) is not None:
-        raise _Refused
+        raise Refused
     for value in unusual:
         if value is not None and value is not _NoValue:
-            raise _Refused
+            raise Refused
     shape = shape_of(a)
     if not shape or not size_of(shape) or not may_record():
-        raise _Refused
+        raise Refused
     dtype = dtype_of(a)
     if dtype not in CANONICAL or (dtype.kind in "fc" and _is_copied_packed(a)):
-        raise _Refused
+        raise Refused
     return a
 
 
@@ -74,13 +69,13 @@ def _is_copied_packed(a: ndarray) -> bool:
 
 def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
     if type(axis) is bool:
-        raise _Refused  # NumPy raises
+        raise Refused  # NumPy raises
     try:
         axes = normalize_axes(axis, ndim)
     except Exception as error:  # NumPy raises its own error
-        raise _Refused from error
+        raise Refused from error
     if not axes:
-        raise _Refused
+        raise Refused
     return axes
 
 
@@ -89,7 +84,7 @@ def _flag(keepdims: Any) -> bool:
         return False
     if keepdims is True or keepdims is False:
         return bool(keepdims)
-    raise _Refused
+    raise Refused
 
 
 def _requested(dtype: Any) -> Any:
@@ -98,9 +93,9 @@ def _requested(dtype: Any) -> Any:
     try:
         found = CANONICAL.get(np.dtype(dtype))
     except TypeError as error:
-        raise _Refused from error
+        raise Refused from error
     if found is None:
-        raise _Refused
+        raise Refused
     return found
 
 
@@ -108,10 +103,10 @@ def _reduced(
     row: Op, source: Node, axes: tuple[int, ...], keepdims: bool, dtype: Any = None
 ) -> Node:
     if len(axes) > 1 and not row.reorderable:
-        raise _Refused
+        raise Refused
     node = reduce_node(row, source, axes, keepdims, dtype)
     if node is None:
-        raise _Refused
+        raise Refused
     return node
 
 
@@ -124,7 +119,7 @@ def _simple(row: Op, a: Any, axis: Any, dtype: Any, keepdims: Any, *unusual: Any
     x = _source(a, *unusual)
     axes = _axes(axis, len(shape_of(x)))
     if dtype is None and spares_copy(row, (x,)):
-        raise _Refused
+        raise Refused
     return read_in_place(_one, row, x, axis, axes, dtype, _flag(keepdims))
 
 
@@ -141,28 +136,15 @@ def recorded_reduction(row: Op, x: ndarray, axis: Any, dtype: Any, keepdims: Any
     """The recorded result for `ufunc.reduce`, or None."""
     try:
         return _simple(row, x, axis, dtype, keepdims)
-    except _Refused:
+    except Refused:
         return None
-
-
-_LEFT_OUT_BY_NONE = frozenset(("axis", "dtype", "out"))
-
-
-def _at_once(theirs: Callable[..., Any], a: Any, **named: Any) -> Any:
-    """NumPy's function with the user's arguments alone, since objects that override it see them."""
-    given = {
-        name: value
-        for name, value in named.items()
-        if value is not (None if name in _LEFT_OUT_BY_NONE else _NoValue)
-    }
-    return fallback.run(theirs, theirs.__name__, (a,), given)
 
 
 # ------------------------------------------------------------------ one ufunc
 
 
-def _total(theirs: Callable[..., Any], row: Op) -> Callable[..., Any]:
-    @implements(theirs)
+def _total(theirs: Callable[..., Any], row: Op) -> Any:
+    @records(theirs)
     def total(
         a: Any,
         axis: Any = None,
@@ -172,11 +154,7 @@ def _total(theirs: Callable[..., Any], row: Op) -> Callable[..., Any]:
         initial: Any = _NoValue,
         where: Any = _NoValue,
     ) -> Any:
-        try:
-            return _simple(row, a, axis, dtype, keepdims, out, initial, where)
-        except _Refused:
-            named = {"keepdims": keepdims, "initial": initial, "where": where}
-            return _at_once(theirs, a, axis=axis, dtype=dtype, out=out, **named)
+        return _simple(row, a, axis, dtype, keepdims, out, initial, where)
 
     return total
 
@@ -185,8 +163,8 @@ sum = _total(np.sum, _ADD)  # NumPy's name
 prod = _total(np.prod, TABLE["reduce:multiply"])
 
 
-def _extreme(theirs: Callable[..., Any], row: Op) -> Callable[..., Any]:
-    @implements(theirs)
+def _extreme(theirs: Callable[..., Any], row: Op) -> Any:
+    @records(theirs)
     def extreme(
         a: Any,
         axis: Any = None,
@@ -195,11 +173,7 @@ def _extreme(theirs: Callable[..., Any], row: Op) -> Callable[..., Any]:
         initial: Any = _NoValue,
         where: Any = _NoValue,
     ) -> Any:
-        try:
-            return _simple(row, a, axis, None, keepdims, out, initial, where)
-        except _Refused:
-            named = {"keepdims": keepdims, "initial": initial, "where": where}
-            return _at_once(theirs, a, axis=axis, out=out, **named)
+        return _simple(row, a, axis, None, keepdims, out, initial, where)
 
     return extreme
 
@@ -210,8 +184,8 @@ amax = _extreme(np.amax, TABLE["reduce:maximum"])
 amin = _extreme(np.amin, TABLE["reduce:minimum"])
 
 
-def _truth(theirs: Callable[..., Any], row: Op) -> Callable[..., Any]:
-    @implements(theirs)
+def _truth(theirs: Callable[..., Any], row: Op) -> Any:
+    @records(theirs)
     def truth(
         a: Any,
         axis: Any = None,
@@ -220,10 +194,7 @@ def _truth(theirs: Callable[..., Any], row: Op) -> Callable[..., Any]:
         *,
         where: Any = _NoValue,
     ) -> Any:
-        try:
-            return _simple(row, a, axis, np.bool_, keepdims, out, where)
-        except _Refused:
-            return _at_once(theirs, a, axis=axis, out=out, keepdims=keepdims, where=where)
+        return _simple(row, a, axis, np.bool_, keepdims, out, where)
 
     return truth
 
@@ -232,15 +203,12 @@ any = _truth(np.any, TABLE["reduce:logical_or"])  # NumPy's name
 all = _truth(np.all, TABLE["reduce:logical_and"])  # NumPy's name
 
 
-def _position(theirs: Callable[..., Any], row: Op) -> Callable[..., Any]:
-    @implements(theirs)
+def _position(theirs: Callable[..., Any], row: Op) -> Any:
+    @records(theirs)
     def position(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = _NoValue) -> Any:
-        try:
-            if type(axis) is tuple:
-                raise _Refused
-            return _simple(row, a, axis, None, keepdims, out)
-        except _Refused:
-            return _at_once(theirs, a, axis=axis, out=out, keepdims=keepdims)
+        if type(axis) is tuple:
+            raise Refused
+        return _simple(row, a, axis, None, keepdims, out)
 
     return position
 
@@ -265,7 +233,7 @@ def _divided(total: Node, by: Any) -> Node:
     return cast_node(step(TABLE["divide"], total, divisor), total.dtype)
 
 
-@implements(np.mean)
+@records(np.mean)
 def mean(
     a: Any,
     axis: Any = None,
@@ -276,11 +244,7 @@ def mean(
     where: Any = _NoValue,
 ) -> Any:
     """As `numpy.mean`."""
-    try:
-        return read_in_place(_mean, a, axis, dtype, keepdims, out, where)
-    except _Refused:
-        named = {"keepdims": keepdims, "where": where}
-        return _at_once(np.mean, a, axis=axis, dtype=dtype, out=out, **named)
+    return read_in_place(_mean, a, axis, dtype, keepdims, out, where)
 
 
 @of_one_array
@@ -318,7 +282,7 @@ def _var(a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, *unusual: Any)
     asked = _requested(dtype)
     count = np.intp(_count(shape, axes))
     if type(ddof) not in (int, float) or ddof >= count:
-        raise _Refused  # NumPy warns
+        raise Refused  # NumPy warns
     source = node_of(x)
     kind = source.dtype.kind
     if asked is None and kind in "biu":
@@ -342,14 +306,14 @@ def _correction(ddof: Any, correction: Any) -> Any:
     if correction is _NoValue:
         return ddof
     if ddof != 0:
-        raise _Refused  # NumPy's ValueError
+        raise Refused  # NumPy's ValueError
     return correction
 
 
-def _deviation(theirs: Callable[..., Any], root: bool) -> Callable[..., Any]:
+def _deviation(theirs: Callable[..., Any], root: bool) -> Any:
     """`var`, or its square root: recorded, or by NumPy at once."""
 
-    @implements(theirs)
+    @records(theirs)
     def deviation(
         a: Any,
         axis: Any = None,
@@ -362,14 +326,8 @@ def _deviation(theirs: Callable[..., Any], root: bool) -> Callable[..., Any]:
         mean: Any = _NoValue,
         correction: Any = _NoValue,
     ) -> Any:
-        try:
-            asked = a, axis, dtype, _correction(ddof, correction), keepdims
-            return read_in_place(_spread, *asked, root, out, where, mean)
-        except _Refused:
-            named = {"keepdims": keepdims, "where": where, "mean": mean, "correction": correction}
-            if type(ddof) is not int or ddof:
-                named["ddof"] = ddof
-            return _at_once(theirs, a, axis=axis, dtype=dtype, out=out, **named)
+        asked = a, axis, dtype, _correction(ddof, correction), keepdims
+        return read_in_place(_spread, *asked, root, out, where, mean)
 
     return deviation
 
@@ -385,18 +343,15 @@ def _spread(
     node = _var(a, axis, dtype, ddof, keepdims, *unusual)
     if root:
         if node.dtype.kind not in "fc":
-            raise _Refused  # NumPy raises, or converts the scalar
+            raise Refused  # NumPy raises, or converts the scalar
         node = cast_node(step(TABLE["sqrt"], node), node.dtype)
     return from_node(node)
 
 
-@implements(np.ptp, eager="arrays")
+@records(np.ptp, eager="arrays")
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue) -> Any:
     """As `numpy.ptp`."""
-    try:
-        return read_in_place(_ptp, a, axis, keepdims, out)
-    except _Refused:
-        return _at_once(np.ptp, a, axis=axis, out=out, keepdims=keepdims)
+    return read_in_place(_ptp, a, axis, keepdims, out)
 
 
 @of_one_array
@@ -404,7 +359,7 @@ def _ptp(a: Any, axis: Any, keepdims: Any, *unusual: Any) -> Any:
     x = _source(a, *unusual)
     axes = _axes(axis, len(shape_of(x)))
     if dtype_of(x).kind == "b":
-        raise _Refused  # NumPy's TypeError
+        raise Refused  # NumPy's TypeError
     source = node_of(x)
     high = _reduced(TABLE["reduce:maximum"], source, axes, _flag(keepdims))
     low = _reduced(TABLE["reduce:minimum"], source, axes, _flag(keepdims))
@@ -414,14 +369,10 @@ def _ptp(a: Any, axis: Any, keepdims: Any, *unusual: Any) -> Any:
 _COUNT: Any = type(np.count_nonzero(()))
 
 
-@implements(np.count_nonzero, eager="arrays")
+@records(np.count_nonzero, eager="arrays")
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
     """As `numpy.count_nonzero`; without an axis older NumPys give a Python int."""
-    try:
-        counted = read_in_place(_count_nonzero, a, axis, keepdims)
-    except _Refused:
-        named = {"keepdims": keepdims} if keepdims is not False else {}
-        return _at_once(np.count_nonzero, a, axis=axis, **named)
+    counted = read_in_place(_count_nonzero, a, axis, keepdims)
     return int(counted) if _COUNT is int and axis is None and not keepdims else counted
 
 
@@ -438,33 +389,26 @@ def _count_nonzero(a: Any, axis: Any, keepdims: Any) -> Any:
 # ------------------------------------------------------------------------ scans
 
 
-def _scan(theirs: Callable[..., Any], row: Op) -> Callable[..., Any]:
-    @implements(theirs)
+def _scan(theirs: Callable[..., Any], row: Op) -> Any:
+    @records(theirs)
     def scan(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-        try:
-            return _recorded_scan(theirs, row, a, axis, dtype, out)
-        except _Refused:
-            return _at_once(theirs, a, axis=axis, dtype=dtype, out=out)
+        x = _source(a, out)
+        shape = shape_of(x)
+        axes = _axes(axis, len(shape))
+        if not is_packed(x) or (axis is not None and len(axes) != 1) or type(axis) is tuple:
+            raise Refused
+        asked = _requested(dtype)
+        probe = reduce_node(row, node_of(x), axes, False, asked)
+        if probe is None:
+            raise Refused
+        if axis is None:
+            shape = (size_of(shape),)
+        axis = None if axis is None else axes[0]
+        # its name appears in NumPy's warnings
+        function = functools.partial(theirs, axis=axis, dtype=asked)
+        return host("accumulate", function, (x,), shape, probe.dtype)
 
     return scan
-
-
-def _recorded_scan(theirs: Any, row: Op, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
-    x = _source(a, out)
-    shape = shape_of(x)
-    axes = _axes(axis, len(shape))
-    if not is_packed(x) or (axis is not None and len(axes) != 1) or type(axis) is tuple:
-        raise _Refused
-    asked = _requested(dtype)
-    probe = reduce_node(row, node_of(x), axes, False, asked)
-    if probe is None:
-        raise _Refused
-    if axis is None:
-        shape = (size_of(shape),)
-    axis = None if axis is None else axes[0]
-    # its name appears in NumPy's warnings
-    function = functools.partial(theirs, axis=axis, dtype=asked)
-    return host("accumulate", function, (x,), shape, probe.dtype)
 
 
 cumsum = _scan(np.cumsum, _ADD)

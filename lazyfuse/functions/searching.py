@@ -19,9 +19,10 @@ from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import host, may_record, shape_of
 from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.devices.caches import DTYPES, cached
-from lazyfuse.interop import fallback, overrides
+from lazyfuse.interop import overrides
+from lazyfuse.interop.fallback import records
 from lazyfuse.kernels import search_index
-from lazyfuse.registry import implements, serves
+from lazyfuse.registry import serves
 from lazyfuse.runtime.execution import routine
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -124,7 +125,7 @@ def _is_table(a: Any) -> bool:
     return type(a) in (ndarray, np.ndarray) and len(a.shape) == 1 and a.dtype in CANONICAL
 
 
-@implements(np.searchsorted)
+@records(np.searchsorted)
 def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     """As `numpy.searchsorted`."""
     if type(a) in (list, tuple):
@@ -133,31 +134,19 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     if big and sorter is None and side in ("left", "right") and _is_table(a):
         function = functools.partial(np.searchsorted, side=side)
         return host("searchsorted", function, (a, v), shape_of(v), _INTP)
-    return fallback.run(np.searchsorted, "searchsorted", (a, v, side, sorter), {})
+    return None
 
 
 _multiarray: Any = getattr(getattr(np, "_core", None), "multiarray", None)
 _monotonicity: Any = getattr(_multiarray, "_monotonicity", None)
 
 
-@implements(np.digitize, eager="arrays")
+@records(np.digitize, eager="arrays")
 def digitize(x: Any, bins: Any, right: Any = False) -> Any:
     """As `numpy.digitize`; recorded for a large `x`."""
-    if (
-        type(x) is ndarray
-        and concrete_value(x) is None
-        and dtype_of(x) in CANONICAL
-        and may_record()
-    ):
-        found = _digitized(x, bins, right)
-        if found is not None:
-            return found
-    return fallback.run(np.digitize, "digitize", (x, bins, right), {})
-
-
-def _digitized(x: ndarray, bins: Any, right: Any) -> Any:
-    """The steps of NumPy's function; None if NumPy must raise, or ask what overrides it."""
-    if overrides.of_functions(type(bins)):
+    if type(x) is not ndarray or concrete_value(x) is not None or not may_record():
+        return None
+    if dtype_of(x) not in CANONICAL or overrides.of_functions(type(bins)):
         return None
     table = np.asarray(to_numpy(bins))
     simple = table.ndim == 1 and table.size and table.dtype in CANONICAL

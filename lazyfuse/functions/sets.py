@@ -14,9 +14,8 @@ from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import may_record, shape_of
 from lazyfuse.devices.caches import DTYPES, cached
 from lazyfuse.functions import reductions
-from lazyfuse.interop import fallback
+from lazyfuse.interop.fallback import records
 from lazyfuse.kernels import compact
-from lazyfuse.registry import implements
 from lazyfuse.runtime.execution import routine
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -64,11 +63,11 @@ def _is_searched(ar: Any) -> bool:
     return dtype_of(ar).kind in "iu" and dtype_of(ar).isnative and 0 not in shape_of(ar)
 
 
-@implements(np.unique, eager="arrays")
+@records(np.unique, eager="arrays")
 def unique(ar: Any, *args: Any, **kwargs: Any) -> Any:
     """As `numpy.unique`."""
-    if not args and not kwargs and _is_searched(ar):
-        least, greatest = reductions.min(ar), reductions.max(ar)
-        values = gather(ar)
-        return wrap(routine.either(_unique, _by_numpy, values, int(least), int(greatest)))
-    return fallback.run(np.unique, "unique", (ar, *args), kwargs)
+    if args or kwargs or not _is_searched(ar):
+        return None
+    least, greatest = reductions.min(ar), reductions.max(ar)
+    values = gather(ar)
+    return wrap(routine.either(_unique, _by_numpy, values, int(least), int(greatest)))

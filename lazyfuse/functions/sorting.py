@@ -19,13 +19,13 @@ from lazyfuse.arrays.recording import host, host_node, is_packed, may_write, sha
 from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.shapes import normalize_axis
 from lazyfuse.interop import fallback
+from lazyfuse.interop.fallback import records
 from lazyfuse.kernels import sort as ordering
 from lazyfuse.registry import implements
 from lazyfuse.runtime.execution import routine
 from lazyfuse.runtime.layout.meta_arrays import Array
 
 _INTP = np.dtype(np.intp)
-_SELECT = "introselect"
 _KINDS = (None, "quicksort", "mergesort", "heapsort", "stable")
 
 
@@ -148,7 +148,7 @@ def _splitting(theirs: Callable[..., Any]) -> None:
     name = theirs.__name__
     keeps = name == "partition"
 
-    @implements(theirs)
+    @records(theirs)
     def split(
         a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None
     ) -> Any:
@@ -158,15 +158,14 @@ def _splitting(theirs: Callable[..., Any]) -> None:
             if place is not None and -shape[place] <= kth < shape[place]:
                 function = functools.partial(theirs, kth=kth, axis=place)
                 return host(name, function, (a,), shape, dtype_of(a) if keeps else _INTP)
-        named = {"kind": kind} if kind != _SELECT else {}
-        return fallback.run(theirs, name, (a, kth, axis), {**named, **fallback.given(order=order)})
+        return None
 
 
 _splitting(np.partition)
 _splitting(np.argpartition)
 
 
-@implements(np.lexsort, eager="arrays")
+@records(np.lexsort, eager="arrays")
 def lexsort(keys: Any, axis: Any = -1) -> Any:
     """As `numpy.lexsort`; recorded for rows of equal length."""
     rows = list(keys) if type(keys) in (list, tuple) else []
@@ -175,7 +174,7 @@ def lexsort(keys: Any, axis: Any = -1) -> Any:
         real = all(_is_recorded(row, None, None, None) for row in rows)
         if real and len(shape) == 1 and all(shape_of(row) == shape for row in rows):
             return host("lexsort", _ByRows(), rows, shape, _INTP)
-    return fallback.run(np.lexsort, "lexsort", (keys, axis), {})
+    return None
 
 
 class _ByRows:

@@ -19,6 +19,7 @@ from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.node import HostCall
 from lazyfuse.codegen.graph.shapes import normalize_axis
 from lazyfuse.interop import device_api, fallback
+from lazyfuse.interop.fallback import records
 from lazyfuse.registry import implements
 
 _NORMS = (None, "backward", "ortho")
@@ -48,26 +49,20 @@ def _transformed(
 _LINES = (np.fft.fft, np.fft.ifft)
 
 
-def _line(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    @implements(theirs)
+def _line(theirs: Callable[..., Any]) -> Any:
+    @records(theirs)
     def transform(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Any:
-        found = _transformed(theirs, a, None if n is None else (n,), (axis,), norm, out)
-        if found is not None:
-            return found
-        return fallback.run(theirs, theirs.__name__, (a, n, axis, norm), fallback.given(out=out))
+        return _transformed(theirs, a, None if n is None else (n,), (axis,), norm, out)
 
     return transform
 
 
-def _several(theirs: Callable[..., Any], default: Any) -> Callable[..., Any]:
-    @implements(theirs)
+def _several(theirs: Callable[..., Any], default: Any) -> Any:
+    @records(theirs)
     def transform(
         a: Any, s: Any = None, axes: Any = default, norm: Any = None, out: Any = None
     ) -> Any:
-        found = _transformed(theirs, a, None, axes, norm, out) if s is None else None
-        if found is not None:
-            return found
-        return fallback.run(theirs, theirs.__name__, (a, s, axes, norm), fallback.given(out=out))
+        return _transformed(theirs, a, None, axes, norm, out) if s is None else None
 
     return transform
 

@@ -27,7 +27,7 @@ from lazyfuse.arrays.ndarray import (
 from lazyfuse.arrays.scalars import scalar
 from lazyfuse.errors import refuses_ours
 from lazyfuse.interop import chunked_api, overrides
-from lazyfuse.registry import OURS, THEIRS, as_builtin, dress, pair
+from lazyfuse.registry import OURS, THEIRS, as_builtin, dress, implements, pair
 from lazyfuse.runtime.events import numpy_calls, spans
 from lazyfuse.runtime.scheduling import evaluate
 
@@ -304,14 +304,17 @@ def _out_position(function: Any) -> int:
     return -1
 
 
-def _plain(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _plain(
+    function: Callable[..., Any], name: str, shown: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """A call of NumPy's `function`; `shown` has its parameters where it shows none itself."""
     out = -2  # not read yet: reading signatures is slow
 
     def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal out
         if len(args) > 1:  # the first is never an output
             if out == -2:
-                out = _out_position(function)
+                out = _out_position(shown or function)
             if 0 <= out < len(args):
                 return run_writing(function, name, args, kwargs, out)
         return run(function, name, args, kwargs)
@@ -342,6 +345,44 @@ def _calling_back(function: Callable[..., Any], name: str, at: int) -> Callable[
         return run(function, name, args, kwargs)
 
     return call
+
+
+class Refused(Exception):
+    """The call cannot be recorded: NumPy runs it."""
+
+
+def or_at_once(
+    ours: Callable[..., Any], theirs: Callable[..., Any], name: str
+) -> Callable[..., Any]:
+    """`ours`, and NumPy's function for what it refuses, or gives None for.
+
+    NumPy gets the arguments as the user wrote them, also those that fit no parameter.
+    """
+    at_once = _plain(theirs, name, ours)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            found = ours(*args, **kwargs)
+        except Refused:
+            found = None
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            found = None  # wrong names or numbers of arguments: NumPy raises its own error
+        return at_once(*args, **kwargs) if found is None else found
+
+    return call
+
+
+def records(theirs: Any, eager: str = "") -> Callable[[Callable[..., Any]], Any]:
+    """Decorator: `implements` for a function that gives None for what NumPy has to run."""
+
+    def register(ours: Callable[..., Any]) -> Any:
+        call: Any = or_at_once(ours, theirs, theirs.__name__)
+        call.recorded = ours
+        return implements(theirs, eager=eager)(call)
+
+    return register
 
 
 pair(np.ndarray, ndarray)

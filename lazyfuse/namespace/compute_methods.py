@@ -24,7 +24,12 @@ from lazyfuse.interop import fallback
 
 def clip(self: ndarray, min: Any = None, max: Any = None, out: Any = None, **kwargs: Any) -> Any:
     """As `numpy.ndarray.clip`."""
-    return elementwise.clip(self, min, max, out, **kwargs)
+    return elementwise.clip.recorded(self, min, max, out, **kwargs)
+
+
+def compress(self: ndarray, condition: Any, axis: Any = None, out: Any = None) -> Any:
+    """As `numpy.ndarray.compress`."""
+    return indexing.compress.recorded(condition, self, axis, out)
 
 
 def conjugate(self: ndarray, /, *args: Any, **kwargs: Any) -> Any:
@@ -37,43 +42,43 @@ def conjugate(self: ndarray, /, *args: Any, **kwargs: Any) -> Any:
     return fallback.run(np.ndarray.conjugate, "ndarray.conjugate", (self, *args), kwargs)
 
 
-METHODS: dict[str, Any] = {
-    "all": reductions.all,
-    "any": reductions.any,
-    "argmax": reductions.argmax,
-    "argmin": reductions.argmin,
-    "argsort": sorting.argsort,
+RECORDED: dict[str, Any] = {
+    "all": reductions.all.recorded,
+    "any": reductions.any.recorded,
+    "argmax": reductions.argmax.recorded,
+    "argmin": reductions.argmin.recorded,
     "clip": clip,
-    "compress": indexing.compress_method,
+    "compress": compress,
+    "cumprod": reductions.cumprod.recorded,
+    "cumsum": reductions.cumsum.recorded,
+    "dot": products.dot.recorded,
+    "max": reductions.max.recorded,
+    "mean": reductions.mean.recorded,
+    "min": reductions.min.recorded,
+    "nonzero": indexing.nonzero.recorded,
+    "prod": reductions.prod.recorded,
+    "round": elementwise.round.recorded,
+    "searchsorted": searching.searchsorted.recorded,
+    "std": reductions.std.recorded,
+    "sum": reductions.sum.recorded,
+    "var": reductions.var.recorded,
+}
+"""Functions that give None for what NumPy's method has to do."""
+
+WHOLE: dict[str, Any] = {
+    "argsort": sorting.argsort,
     "conj": conjugate,
     "conjugate": conjugate,
-    "cumprod": reductions.cumprod,
-    "cumsum": reductions.cumsum,
-    "dot": products.dot,
-    "max": reductions.max,
-    "mean": reductions.mean,
-    "min": reductions.min,
-    "nonzero": indexing.nonzero,
-    "prod": reductions.prod,
     "repeat": joining.repeat,
-    "round": elementwise.round,
-    "searchsorted": searching.searchsorted,
     "sort": sorting.sort_method,
-    "std": reductions.std,
-    "sum": reductions.sum,
-    "var": reductions.var,
 }
+"""Functions that do all that NumPy's method does."""
 
 
-def _method(name: str, function: Any) -> Any:
-    """Make a new function object, with the method's documentation."""
+def _whole(name: str, function: Any) -> Any:
     theirs = getattr(np.ndarray, name)
 
     def method(self: ndarray, *args: Any, **kwargs: Any) -> Any:
-        if "dtype" in kwargs and name in ("any", "all"):  # the method takes more than the function
-            return fallback.run(theirs, f"ndarray.{name}", (self, *args), kwargs)
-        if kwargs and issubclass(type(kwargs.get("out")), np.ndarray):  # a method asks no class
-            return fallback.run(theirs, f"ndarray.{name}", (self, *args), kwargs)
         try:
             return function(self, *args, **kwargs)
         except TypeError as error:
@@ -82,10 +87,20 @@ def _method(name: str, function: Any) -> Any:
         # wrong names or numbers of arguments: NumPy raises its own error
         return fallback.run(theirs, f"ndarray.{name}", (self, *args), kwargs)
 
-    method.__name__ = name
-    method.__qualname__ = f"ndarray.{name}"
-    method.__doc__ = theirs.__doc__
     return method
 
 
-methods.install({name: _method(name, function) for name, function in METHODS.items()})
+def _recorded(name: str, function: Any) -> Any:
+    return fallback.or_at_once(function, getattr(np.ndarray, name), name)
+
+
+def _install() -> None:
+    made = {name: _whole(name, function) for name, function in WHOLE.items()}
+    made |= {name: _recorded(name, function) for name, function in RECORDED.items()}
+    for name, method in made.items():
+        method.__name__ = name
+        method.__qualname__ = f"ndarray.{name}"
+    methods.install(made)
+
+
+_install()

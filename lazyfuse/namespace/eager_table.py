@@ -157,7 +157,8 @@ def _first(quick: Any, most: int, keywords: tuple[str, ...]) -> Callable[[Any, A
 
 def _before_out(theirs: Any, ours: Any) -> int:
     """The number of positional arguments before `out`, which the eager path does not take."""
-    for function in (theirs, getattr(ours, "func", ours)):
+    own = getattr(ours, "func", ours)
+    for function in (theirs, getattr(own, "recorded", own)):
         try:
             found = inspect.signature(function, follow_wrapped=function is theirs)
         except ValueError:  # raised for some of NumPy's functions in C
