@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays import base
+from lazyfuse.arrays.conversion import to_numpy
 from lazyfuse.arrays.ndarray import (
     caller,
     from_node,
@@ -20,6 +21,7 @@ from lazyfuse.arrays.ndarray import (
     materialise,
     ndarray,
     node_of,
+    wrap,
 )
 from lazyfuse.arrays.operators import (
     PLAIN,
@@ -73,6 +75,11 @@ def steps_over(x: ndarray, value: Any, region: Array | None = None) -> bool:
         return False
     step, other = region.strides[0], part.strides[-1]  # further axes of the value are of length 1
     return step != other and step * other >= 0 and np.may_share_memory(part, region)
+
+
+def as_operand(x: Any) -> Any:
+    """A list as an array; everything else unchanged."""
+    return wrap(np.asarray(to_numpy(x))) if type(x) in (list, tuple) else x
 
 
 def is_operand(x: Any) -> bool:

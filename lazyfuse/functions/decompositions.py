@@ -21,7 +21,7 @@ from lazyfuse.arrays.scalars import deliver_several, scalar
 from lazyfuse.devices.caches import register
 from lazyfuse.functions.ufunc import ufunc_of
 from lazyfuse.interop import fallback, overrides
-from lazyfuse.registry import OURS, dress, pair
+from lazyfuse.registry import OURS, implements
 from lazyfuse.runtime.scheduling.compound_calls import as_one
 
 FOLLOWED = (
@@ -131,6 +131,7 @@ def decompose(theirs: Any) -> Callable[..., Any]:
     name = f"{theirs.__module__}.{theirs.__name__}".removeprefix("numpy.")
     rebound: Callable[..., Any] | None = None
 
+    @implements(theirs)
     def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal rebound
         if not any_big(args, kwargs):
@@ -140,8 +141,6 @@ def decompose(theirs: Any) -> Callable[..., Any]:
         found = rebound(*args, **kwargs)
         return deliver_several(found) if type(found) is tuple else found
 
-    dress(call, theirs)
-    pair(theirs, call)
     return call
 
 

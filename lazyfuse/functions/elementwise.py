@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays.conversion import to_numpy
 from lazyfuse.arrays.eager_policy import elementwise, spares_copy
 from lazyfuse.arrays.exported_memory import read_in_place
 from lazyfuse.arrays.ndarray import (
@@ -20,11 +19,11 @@ from lazyfuse.arrays.ndarray import (
     ndarray,
     node_of,
     scalar_node,
-    wrap,
     write_node,
 )
 from lazyfuse.arrays.operators import PLAIN, WEAK, dtype_of, operand_key, operand_node
 from lazyfuse.arrays.recording import (
+    as_operand,
     drops_imaginary,
     is_operand,
     map_node,
@@ -53,7 +52,7 @@ def _recorded(row: str, operands: tuple[Any, ...], made: Callable[[Node], Any] =
     """A recorded elementwise operation on any operands, as what is `made` of its node; None if it
     should run at once.
     """
-    taken = [_as_operand(x) for x in operands]
+    taken = [as_operand(x) for x in operands]
     if not all(map(is_operand, taken)) or elementwise(taken) or not may_record():
         return None
     try:
@@ -66,10 +65,6 @@ def _recorded(row: str, operands: tuple[Any, ...], made: Callable[[Node], Any] =
 def _always_an_array(node: Node) -> ndarray:
     evaluate.note_recorded(node)
     return alone(node)
-
-
-def _as_operand(x: Any) -> Any:
-    return wrap(np.asarray(to_numpy(x))) if type(x) in (list, tuple) else x
 
 
 @records(np.where, eager="broadcast")
@@ -120,7 +115,7 @@ def _clip(a: ndarray, low: Any, high: Any) -> Any:
         return _recorded("minimum", (a, high))
     if high is None:
         return _recorded("maximum", (a, low))
-    low, high = _as_operand(low), _as_operand(high)
+    low, high = as_operand(low), as_operand(high)
     return _recorded("clip_each" if _steps(a, low, high) else "clip", (a, low, high))
 
 
@@ -207,7 +202,7 @@ def _round(a: ndarray, decimals: int) -> Any:
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> Any:
     """As `numpy.copyto`."""
     if type(dst) is ndarray and materialise(dst) is None and not steps_over(dst, src):
-        value = _value_to_copy(dst, _as_operand(src), casting, _as_operand(where))
+        value = _value_to_copy(dst, as_operand(src), casting, as_operand(where))
         if value is not None:
             write_node(dst, value)
             return None

@@ -46,6 +46,7 @@ from lazyfuse.arrays.ndarray import (
 )
 from lazyfuse.arrays.operators import WEAK, dtype_of, name_steps, operand_key, order_of
 from lazyfuse.arrays.recording import (
+    as_operand,
     host,
     is_operand,
     map_node,
@@ -193,7 +194,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
     ) -> Any:
         """The call as recorded work; None if it should run at once."""
         assert self._rows is not None
-        operands = [_as_operand(x) for x in args]
+        operands = [as_operand(x) for x in args]
         if not all(map(is_operand, operands)):
             return None
         if elementwise(operands) and not self._has_bits_of_its_own(operands):
@@ -278,7 +279,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         return self._method("outer", args, kwargs)
 
     def _outer(self, first: Any, second: Any) -> Any:
-        operands = [_as_operand(first), _as_operand(second)]
+        operands = [as_operand(first), as_operand(second)]
         if all(type(x) is ndarray and x._eager is not None for x in operands):
             left, right = operands[0]._eager, operands[1]._eager
             if left.size * right.size < array.options.eager_below:
@@ -370,13 +371,6 @@ def _operands(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         return args
     out = kwargs.get("out")
     return (*args, *(out if type(out) is tuple else (out,)), kwargs.get("where"))
-
-
-def _as_operand(x: Any) -> Any:
-    """A list as an array; everything else unchanged."""
-    if type(x) in (list, tuple):
-        return wrap(np.asarray(to_numpy(x)))
-    return x
 
 
 def _into(nodes: Sequence[Node], outs: tuple[Any, ...], casting: str) -> Any:

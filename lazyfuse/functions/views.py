@@ -20,7 +20,8 @@ from lazyfuse.arrays.scalars import scalar
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.functions.creation import asarray
 from lazyfuse.interop import fallback, overrides
-from lazyfuse.registry import as_builtin, dress, implements, pair
+from lazyfuse.interop.fallback import records
+from lazyfuse.registry import implements
 from lazyfuse.runtime.layout.meta_arrays import affine
 from lazyfuse.runtime.scheduling.eager_rules import small
 
@@ -45,6 +46,7 @@ def view_function(theirs: Any) -> Callable[..., Any]:
     module = theirs.__module__
     name = f"{module}.{theirs.__name__}".removeprefix("numpy.")
 
+    @implements(theirs)
     def call(*args: Any, **kwargs: Any) -> Any:
         if args and type(args[0]) is ndarray:
             whole = base_view(args[0])
@@ -59,12 +61,10 @@ def view_function(theirs: Any) -> Callable[..., Any]:
                 return _as_views(args[0], result, whole)
         return fallback.run(theirs, name, args, kwargs)
 
-    dress(call, theirs)
-    pair(theirs, call)
     return call
 
 
-@implements(np.reshape)
+@records(np.reshape)
 def reshape(a: Any, /, *args: Any, **kwargs: Any) -> Any:
     """As `numpy.reshape`: a view where possible, which the method of the array decides."""
     if type(a) is ndarray and 0 < len(args) < 3 and kwargs.keys() <= {"order", "copy"}:
@@ -72,33 +72,31 @@ def reshape(a: Any, /, *args: Any, **kwargs: Any) -> Any:
             return methods.reshape(a, *args, **kwargs)
         if "order" not in kwargs:
             return methods.reshape(a, args[0], order=args[1], **kwargs)
-    return fallback.run(np.reshape, "reshape", (a, *args), kwargs)
+    return None
 
 
-@implements(np.ravel)
+@records(np.ravel)
 def ravel(a: Any, order: Any = "C") -> Any:
     """As `numpy.ravel`: a view where possible, which the method of the array decides."""
-    if type(a) is ndarray:
-        return methods.ravel(a, order)
-    return fallback.run(np.ravel, "ravel", (a,), {"order": order})
+    return methods.ravel(a, order) if type(a) is ndarray else None
 
 
-@implements(np.unstack)
+@records(np.unstack)
 def unstack(x: Any, /, *, axis: int = 0) -> Any:
     """As `numpy.unstack`; an array with one axis gives scalars."""
     if type(x) is ndarray and base_view(x).ndim:
         rows: Any = np.moveaxis(x, axis, 0)  # type: ignore[type-var]
         return tuple(rows)
-    return fallback.run(np.unstack, "unstack", (x,), {"axis": axis})
+    return None
 
 
-@implements(np.broadcast_arrays)
+@records(np.broadcast_arrays)
 def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
     """As `numpy.broadcast_arrays`."""
     ours = [x for x in args if type(x) is ndarray]
     big = any(x._eager is None for x in ours) or (bool(ours) and _is_large(args))
     if not big or any(isinstance(x, np.ndarray) and type(x) is not np.ndarray for x in args):
-        return fallback.run(np.broadcast_arrays, "broadcast_arrays", args, {"subok": subok})
+        return None
     arrays = [asarray(x) for x in args]
     shape = np.broadcast_shapes(*[x.shape for x in arrays])
     return tuple([x if x.shape == shape else _widened(x, shape) for x in arrays])
@@ -126,6 +124,7 @@ def sharing_function(theirs: Any) -> Callable[..., Any]:
     user must not see that, so each array gets its own memory first.
     """
 
+    @implements(theirs)
     def call(a: Any, b: Any, max_work: Any = None) -> Any:
         if overrides.of_functions.find((a, b)):
             return overrides.call_function(theirs, (a, b, max_work), {})
@@ -134,8 +133,6 @@ def sharing_function(theirs: Any) -> Callable[..., Any]:
         real = (first, first if b is a else second)
         return fallback.run(theirs, theirs.__name__, (*real, max_work), {})
 
-    dress(call, theirs)
-    pair(theirs, call)
     return call
 
 
@@ -172,14 +169,12 @@ def inquiry(theirs: Any) -> None:
     """Register the lazyfuse version of a function that reads no elements."""
     name = theirs.__name__
 
+    @implements(theirs)
     def call(*args: Any, **kwargs: Any) -> Any:
         if not any(type(x) is ndarray or type(x) is scalar for x in (*args, *kwargs.values())):
             return fallback.run(theirs, name, args, kwargs)
         named = {key: _shown(value) for key, value in kwargs.items()}
         return from_numpy(theirs(*[_shown(value) for value in args], **named))
-
-    dress(call, theirs)
-    pair(theirs, as_builtin(call, theirs))
 
 
 for _name in QUESTIONS:
