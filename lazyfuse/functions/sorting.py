@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays.conversion import to_numpy
-from lazyfuse.arrays.ndarray import concrete_value, ndarray, wrap, write_node
+from lazyfuse.arrays.ndarray import concrete_value, ndarray, write_node
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import host, host_node, is_packed, may_write, shape_of
 from lazyfuse.arrays.storage import CANONICAL
@@ -78,49 +78,35 @@ def argsort_down(a: Array, axis: Any = -1, **named: Any) -> Array:
     return (max(a.shape[axis] - 1, 0) if a.ndim else 0) - found
 
 
-@implements(np.sort)
-def sort(
-    a: Any,
-    axis: Any = -1,
-    kind: Any = None,
-    order: Any = None,
-    *,
-    stable: Any = None,
-    descending: bool = False,
-) -> Any:
-    """As `numpy.sort`; `descending=True` sorts the largest first (array API)."""
-    if type(a) is ndarray and a._eager is not None and not descending and type(axis) is int:
-        return wrap(np.sort(a._eager, axis, kind, order, stable=stable))
-    return _ordered("sort", sort_down if descending else np.sort, a, axis, kind, order, stable)
+def _ordering(theirs: Callable[..., Any], down: Callable[..., Any]) -> Callable[..., Any]:
+    """NumPy's function, recorded if possible; `descending=True` is `down` instead (array API)."""
+    name = theirs.__name__
+
+    @implements(theirs)
+    def ordered(
+        a: Any,
+        axis: Any = -1,
+        kind: Any = None,
+        order: Any = None,
+        *,
+        stable: Any = None,
+        descending: bool = False,
+    ) -> Any:
+        function = down if descending else theirs
+        if _is_recorded(a, kind, order, stable):
+            call = _sorted(function, a, axis, kind, stable)
+            if call is not None:
+                return host(name, call[0], (a,), call[1], dtype_of(a) if name == "sort" else _INTP)
+        if descending:
+            a = _as_array(a)
+        named = fallback.given(kind=kind, order=order, stable=stable)
+        return fallback.run(function, name, (a, axis), named)
+
+    return ordered
 
 
-@implements(np.argsort)
-def argsort(
-    a: Any,
-    axis: Any = -1,
-    kind: Any = None,
-    order: Any = None,
-    *,
-    stable: Any = None,
-    descending: bool = False,
-) -> Any:
-    """As `numpy.argsort`; `descending=True` puts the largest first (array API)."""
-    theirs = argsort_down if descending else np.argsort
-    return _ordered("argsort", theirs, a, axis, kind, order, stable)
-
-
-def _ordered(
-    name: str, theirs: Callable[..., Any], a: Any, axis: Any, kind: Any, order: Any, stable: Any
-) -> Any:
-    """The result of `theirs` (NumPy's function, or `*_down`), recorded if possible."""
-    if _is_recorded(a, kind, order, stable):
-        call = _sorted(theirs, a, axis, kind, stable)
-        if call is not None:
-            return host(name, call[0], (a,), call[1], dtype_of(a) if name == "sort" else _INTP)
-    if theirs in (sort_down, argsort_down):
-        a = _as_array(a)
-    named = fallback.given(kind=kind, order=order, stable=stable)
-    return fallback.run(theirs, name, (a, axis), named)
+sort = _ordering(np.sort, sort_down)
+argsort = _ordering(np.argsort, argsort_down)
 
 
 def _as_array(a: Any) -> Any:
