@@ -109,7 +109,7 @@ EAGER: dict[Any, str] = {}
 """How small arrays reach NumPy's function directly: see `implements`."""
 
 
-def implements(*theirs: Any, eager: str = "") -> Callable[[F], F]:
+def implements(theirs: Any, eager: str = "") -> Callable[[F], F]:
     """Decorator: the function below replaces NumPy's `theirs`.
 
     `eager`: small arrays go directly to NumPy's function. It is a function of "arrays"; its results
@@ -119,12 +119,11 @@ def implements(*theirs: Any, eager: str = "") -> Callable[[F], F]:
     """
 
     def register(ours: F) -> F:
-        dress(ours, theirs[0])
-        made: F = as_builtin(ours, theirs[0])
-        for function in theirs:
-            pair(function, made)
-            if eager:
-                EAGER[function] = eager
+        dress(ours, theirs)
+        made: F = as_builtin(ours, theirs)
+        pair(theirs, made)
+        if eager:
+            EAGER[theirs] = eager
         return made
 
     return register

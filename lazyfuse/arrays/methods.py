@@ -1,7 +1,7 @@
 """The methods of arrays: views, copies, conversions, and the sinks that Python itself calls.
 
-Owns every method of `numpy.ndarray`. Computations (`sum`, `sort`, ...) run in NumPy until the
-modules that record them install theirs (`install`). Importing this module installs the methods.
+Owns the methods of `numpy.ndarray` that record nothing; modules above install the others (`sum`,
+`sort`, ...) with `install`. Importing this module installs the methods.
 """
 
 from __future__ import annotations
@@ -503,11 +503,9 @@ def _written(name: str) -> Method:
     return method
 
 
-COMPUTED = """all any argmax argmin argpartition argsort choose clip compress conj conjugate cumprod
-cumsum dot dump dumps item max mean min nonzero prod repeat round searchsorted std sum take tobytes
-tofile tolist trace var""".split()
+COMPUTED = "argpartition choose dump dumps item take tobytes tofile tolist trace".split()
 
-WRITTEN = ("partition", "put", "sort")
+WRITTEN = ("partition", "put")
 
 _VIEWS = (transpose, swapaxes, squeeze, diagonal, reshape, ravel, flatten, view, getfield, setfield)
 _COPIES = (copy, astype, byteswap, resize, fill, setflags, __deepcopy__, __copy__)
@@ -523,6 +521,7 @@ def install(functions: Mapping[str, Method]) -> None:
     for name, function in functions.items():
         theirs = getattr(np.ndarray, name, None)
         with contextlib.suppress(AttributeError):  # builtins keep their own
+            _named(name, function)
             function.__doc__ = getattr(theirs, "__doc__", None) or function.__doc__
         if not (base.COMPILED and name in _OF_CORE):
             setattr(ndarray, name, function)
@@ -543,18 +542,18 @@ def _make(cls: type, *args: Any, **kwargs: Any) -> Any:
 
 
 def _install() -> None:
-    install({name: _named(name, _delegate(name)) for name in COMPUTED})
-    install({name: _named(name, _written(name)) for name in WRITTEN})
-    install({each.__name__: _named(each.__name__, each) for each in (*_VIEWS, *_COPIES, *_PYTHON)})
-    converters = {
-        "__bool__": _converter(bool, False),
-        "__int__": _converter(int, True),
-        "__float__": _converter(float, True),
-        "__complex__": _converter(complex, True),
-        "__index__": _converter(operator.index, True),
-    }
-    install({name: _named(name, each) for name, each in converters.items()})
-    install({"to_numpy": to_numpy})
+    install({name: _delegate(name) for name in COMPUTED})
+    install({name: _written(name) for name in WRITTEN})
+    install({each.__name__: each for each in (*_VIEWS, *_COPIES, *_PYTHON, to_numpy)})
+    install(
+        {
+            "__bool__": _converter(bool, False),
+            "__int__": _converter(int, True),
+            "__float__": _converter(float, True),
+            "__complex__": _converter(complex, True),
+            "__index__": _converter(operator.index, True),
+        }
+    )
     ndarray.__new__ = _named("__new__", _make)  # type: ignore[method-assign]
     ndarray.__init__ = lambda self, *args, **kwargs: None  # type: ignore[method-assign]
     ndarray.__class_getitem__ = classmethod(types.GenericAlias)  # type: ignore[attr-defined]

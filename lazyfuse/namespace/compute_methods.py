@@ -42,26 +42,21 @@ def conjugate(self: ndarray, /, *args: Any, **kwargs: Any) -> Any:
     return fallback.run(np.ndarray.conjugate, "ndarray.conjugate", (self, *args), kwargs)
 
 
+_RECORDED_IN = {
+    elementwise: "round",
+    indexing: "nonzero",
+    products: "dot",
+    reductions: "all any argmax argmin cumprod cumsum max mean min prod std sum var",
+    searching: "searchsorted",
+}
 RECORDED: dict[str, Any] = {
-    "all": reductions.all.recorded,
-    "any": reductions.any.recorded,
-    "argmax": reductions.argmax.recorded,
-    "argmin": reductions.argmin.recorded,
     "clip": clip,
     "compress": compress,
-    "cumprod": reductions.cumprod.recorded,
-    "cumsum": reductions.cumsum.recorded,
-    "dot": products.dot.recorded,
-    "max": reductions.max.recorded,
-    "mean": reductions.mean.recorded,
-    "min": reductions.min.recorded,
-    "nonzero": indexing.nonzero.recorded,
-    "prod": reductions.prod.recorded,
-    "round": elementwise.round.recorded,
-    "searchsorted": searching.searchsorted.recorded,
-    "std": reductions.std.recorded,
-    "sum": reductions.sum.recorded,
-    "var": reductions.var.recorded,
+    **{
+        name: getattr(module, name).recorded
+        for module, names in _RECORDED_IN.items()
+        for name in names.split()
+    },
 }
 """Functions that give None for what NumPy's method has to do."""
 
@@ -94,13 +89,5 @@ def _recorded(name: str, function: Any) -> Any:
     return fallback.or_at_once(function, getattr(np.ndarray, name), name)
 
 
-def _install() -> None:
-    made = {name: _whole(name, function) for name, function in WHOLE.items()}
-    made |= {name: _recorded(name, function) for name, function in RECORDED.items()}
-    for name, method in made.items():
-        method.__name__ = name
-        method.__qualname__ = f"ndarray.{name}"
-    methods.install(made)
-
-
-_install()
+methods.install({name: _whole(name, function) for name, function in WHOLE.items()})
+methods.install({name: _recorded(name, function) for name, function in RECORDED.items()})

@@ -282,9 +282,6 @@ METHODS: dict[str, Any] = {
     "view": view,
 }
 
-for _name, _function in METHODS.items():
-    _function.__name__ = _name
-    _function.__qualname__ = f"ndarray.{_name}"
 methods.install(METHODS)
 if COMPILED:  # C does what is an operator; ours the rest
     NATIVE.bind("array_ufunc", array_ufunc)
