@@ -60,7 +60,6 @@ from lazyfuse.arrays.ndarray import (
     write_node,
     write_region,
 )
-from lazyfuse.arrays.nodes import NUMBERS
 from lazyfuse.arrays.operators import PLAIN, dtype_of, shape_of
 from lazyfuse.arrays.recording import may_write, steps_over
 from lazyfuse.codegen.graph.node import Layout, Node
@@ -109,11 +108,6 @@ def get_item(self: ndarray, key: Any) -> Any:
         x._base = self if base is None else base
         x._may_grow = may_grow(value) if self._may_grow else value.ndim > 1 and 1 in value.shape
         return x
-    if kind is ndarray and small.dtype in NUMBERS:
-        where = key._eager
-        if where is not None and where.ndim and where.size < options.eager_below:  # gives a copy
-            value = small[where]
-            return array.direct(value) if value.size < options.eager_below else wrap(value)
     value = gathers.at(small, real_key(key))
     if type(value) is Real:
         return _part(self, value) if _is_part(value, small) else wrap(value)

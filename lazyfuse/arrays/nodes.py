@@ -20,7 +20,7 @@ from lazyfuse.codegen.graph.node import Layout, Node, Shape, Where
 from lazyfuse.codegen.lowering import kernel as kernels
 from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.config import options
-from lazyfuse.devices.caches import Memo, memo, tables
+from lazyfuse.devices.caches import memo
 from lazyfuse.runtime.chunked import files
 from lazyfuse.runtime.events import spans
 from lazyfuse.runtime.layout.meta_arrays import (
@@ -171,72 +171,6 @@ STRONG: Final[dict[Any, Any]] = {
 }
 PLAIN: Final[Any] = WEAK | {bool} | set(STRONG)
 STRONG[bool] = np.dtype(bool)
-
-
-NUMBERS_LIMIT: Final = 1024
-
-
-class Numbers:
-    """Weak scalars for operations with arrays of one dtype, as the arrays without axes of NumPy.
-
-    NumPy makes such an array each time, which takes longer than the operation itself. Only numbers
-    that convert to the dtype without overflow or underflow are kept: they raise no exception.
-    """
-
-    __slots__ = ("dtype", "float_dtype", "floats", "highest", "ints", "largest", "lowest")
-
-    def __init__(self, dtype: Any) -> None:
-        self.dtype: Any = dtype
-        self.floats: dict[Any, Any] = Memo(NUMBERS_LIMIT)
-        self.ints: dict[Any, Any] = Memo(NUMBERS_LIMIT)
-        kind = dtype.kind
-        self.float_dtype: Any = np.dtype(np.float64) if kind in "iu" else dtype
-        self.lowest: Any = 0
-        self.highest: Any = 0
-        self.largest: float = 0.0
-        if kind in "iu":
-            self.lowest, self.highest = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-        else:
-            about = np.finfo(dtype)
-            self.highest = 2 ** (about.nmant + 1)
-            self.lowest = -self.highest
-        # a float beyond these may overflow or lose bits on its way into a narrower one
-        narrow = self.float_dtype.char in "fF"
-        self.largest = float(np.finfo(np.float32).max) if narrow else float("inf")
-
-    def make(self, value: Any, kind: Any) -> Any:
-        """The array for a new number; the number itself if its array is not kept."""
-        if kind is float:
-            if not value:
-                return value  # 0.0 and -0.0 are equal keys
-            if self.largest < float("inf") and not (1e-30 < abs(value) < self.largest):
-                return value
-            known, dtype = self.floats, self.float_dtype
-        else:
-            if not self.lowest <= value <= self.highest:
-                return value
-            known, dtype = self.ints, self.dtype
-        made = np.array(value, dtype)
-        made.flags.writeable = False
-        known[value] = made
-        return made
-
-
-NUMBERS: Final[dict[Any, Numbers]] = {
-    np.dtype(char): Numbers(np.dtype(char)) for char in "bBhHiIlLfdFD"
-}
-_KNOWN: Final = [known for each in NUMBERS.values() for known in (each.floats, each.ints)]
-tables("arrays.nodes.numbers", _KNOWN, NUMBERS_LIMIT * len(_KNOWN))
-
-
-def number(small: Any, value: Any, kind: Any) -> Any:
-    """A float or int (`kind`) as the array that NumPy makes of it in operations with `small`."""
-    dtype = small.dtype
-    numbers = NUMBERS.get(dtype)
-    if numbers is None or numbers.dtype is not dtype:
-        return value
-    found = (numbers.floats if kind is float else numbers.ints).get(value)
-    return found if found is not None else numbers.make(value, kind)
 
 
 CONSTANTS: Final[dict[Any, Node]] = memo("arrays.nodes.constants", 1024)

@@ -19,6 +19,7 @@ import numpy as np
 from lazyfuse.arrays import base
 from lazyfuse.arrays.conversion import register_paired
 from lazyfuse.arrays.eager_functions import (
+    MOST,
     any_arrays,
     counted,
     created,
@@ -127,8 +128,6 @@ LINALG = (
     "pinv qr slogdet solve svd vector_norm"
 ).split()
 LINALG_VIEWS = ("matrix_power",)
-MOST = 16
-"""The most positional arguments that the eager path takes."""
 
 
 def _of_first(quick: Any, ours: Any) -> Callable[..., Any]:

@@ -122,7 +122,8 @@ def quicken(theirs: Any, ours: Any) -> Any:
         return ours
     if make is None or isinstance(ours, type):
         return ours
-    return _put(theirs, ours, make(ours))
+    call = make(ours)
+    return ours if call is ours else _put(theirs, ours, call)
 
 
 def _put(theirs: Any, ours: Any, call: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Numbers beside arrays: kept ones give what NumPy gives, the first time and the next."""
+"""Numbers beside arrays give what NumPy gives, the first time and the next."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import lazyfuse
-from lazyfuse.arrays import nodes
 
 DTYPES = "?bBiIlQqefdgFD"
 NUMBERS: tuple[Any, ...] = (
@@ -90,16 +89,3 @@ def test_ufuncs(char: str, name: str) -> None:
                 assert told(ours, array, number) == right, number
                 assert told(ours, number, array) == left, number
                 assert told(into(ours, lazyfuse.zeros(3)), array, number) == written, number
-
-
-def test_kept_numbers_are_few() -> None:
-    numbers = nodes.Numbers(np.dtype("f8"))
-    for value in range(3 * nodes.NUMBERS_LIMIT):
-        numbers.make(value + 0.5, float)
-    assert len(numbers.floats) <= nodes.NUMBERS_LIMIT
-
-
-def test_kept_numbers_cannot_be_written() -> None:
-    found = nodes.number(np.ones(3), 2.5, float)
-    with pytest.raises(ValueError, match="read-only"):
-        found[...] = 3
