@@ -669,14 +669,9 @@ static PyObject *answer(Quick *self, PyObject *const *args, Py_ssize_t count, Py
 
 static PyObject *quick_call(PyObject *x, PyObject *const *args, size_t flags, PyObject *names)
 {
-    if (spans_on) {
-        Span span = span_open();
-        PyObject *timed = answer((Quick *)x, args, PyVectorcall_NARGS(flags), names);
-        int recorded = timed != NULL && IS_ARRAY(timed) && !IS_DIRECT(timed);
-        span_close(span, recorded ? SPAN_RECORDED : SPAN_FUNCTIONS);
-        return LEAVE(timed);
-    }
+    Span span = span_open();
     PyObject *result = answer((Quick *)x, args, PyVectorcall_NARGS(flags), names);
+    span_result(span, result, SPAN_FUNCTIONS);
     return LEAVE(result);
 }
 

@@ -429,7 +429,7 @@ static int is_field(Core *self, PyObject *key)
     return PyUnicode_CheckExact(key) && !MAY_GROW(self);
 }
 
-static PyObject *array_get(PyObject *x, PyObject *key)
+static PyObject *get_item(PyObject *x, PyObject *key)
 {
     Core *self = (Core *)x;
     if (IS_DIRECT(self)) {
@@ -496,7 +496,7 @@ static int set_plainly(PyArrayObject *a, PyObject *key, PyObject *value)
     return kind == SOME && write_plainly(a, &g, right);
 }
 
-static int array_set(PyObject *x, PyObject *key, PyObject *value)
+static int set_item(PyObject *x, PyObject *key, PyObject *value)
 {
     PyObject *args[] = {x, key, value}, *done;
     if (value == NULL) {
@@ -596,7 +596,7 @@ static PyObject *array_item(PyObject *x, Py_ssize_t at)
     if (key == NULL) {
         return NULL;
     }
-    PyObject *value = array_get(x, key);
+    PyObject *value = get_item(x, key);
     Py_DECREF(key);
     return value;
 }
@@ -607,9 +607,39 @@ static int array_set_item(PyObject *x, Py_ssize_t at, PyObject *value)
     if (key == NULL) {
         return -1;
     }
-    int done = array_set(x, key, value);
+    int done = set_item(x, key, value);
     Py_DECREF(key);
     return done;
+}
+
+/* Whether an index names one element: a number, or several. */
+static int is_element(PyObject *key)
+{
+    int one = is_index(key);
+    if (PyTuple_CheckExact(key)) {
+        one = PyTuple_GET_SIZE(key) > 0;
+        for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(key); at++) {
+            one &= is_index(PyTuple_GET_ITEM(key, at));
+        }
+    }
+    return one;
+}
+
+static PyObject *array_get(PyObject *x, PyObject *key)
+{
+    Span span = span_open();
+    PyObject *result = get_item(x, key);
+    span_close(span, result != NULL && !IS_ARRAY(result) ? SPAN_READS : SPAN_PARTS);
+    return result;
+}
+
+static int array_set(PyObject *x, PyObject *key, PyObject *value)
+{
+    Span span = span_open();
+    int result = set_item(x, key, value);
+    int one = value != NULL && !IS_ARRAY(value) && is_element(key);
+    span_close(span, one ? SPAN_WRITES : SPAN_PARTS);
+    return result;
 }
 
 PyMappingMethods array_mapping = {

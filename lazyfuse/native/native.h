@@ -411,9 +411,30 @@ typedef enum {
     SPAN_OPERATIONS, SPAN_FUNCTIONS, SPAN_READS, SPAN_WRITES, SPAN_PARTS, SPAN_RECORDED,
 } SpanKind;
 
-Span span_open(void);
-/* The span ends, and belongs to the line at which the user's program is. */
-void span_close(Span span, SpanKind kind);
+Span span_opened(void);
+void span_closed(Span span, SpanKind kind);
+
+/* A span begins, where their time is taken. */
+static inline Span span_open(void)
+{
+    return spans_on ? span_opened() : (Span){0.0, 0.0};
+}
+
+/* It ends, and belongs to the line at which the user's program is. */
+static inline void span_close(Span span, SpanKind kind)
+{
+    if (span.began != 0.0) {
+        span_closed(span, kind);
+    }
+}
+
+/* It ends with the result of an operation, or of a `kind` of call, which may have recorded it. */
+static inline PyObject *span_result(Span span, PyObject *result, SpanKind kind)
+{
+    span_close(span, result != NULL && IS_ARRAY(result) && !IS_DIRECT(result) ? SPAN_RECORDED : kind);
+    return result;
+}
+
 PyObject *spans_switch(PyObject *module, PyObject *on);
 PyObject *spans_take(PyObject *module, PyObject *none);
 PyObject *span_begin(PyObject *module, PyObject *none);

@@ -304,25 +304,31 @@ static PyObject *operate(int which, PyObject *left, PyObject *right)
     return LEAVE(result);
 }
 
-#define BINARY(function, which)                                                                    \
+static PyObject *operate_on_one(int which, PyObject *self)
+{
+    if (IS_SUBEXPRESSION(self)) {
+        return continued(which, self, NULL);
+    }
+    PyObject *result = unary(which, self);
+    return LEAVE(result);
+}
+
+#define BOTH_WAYS(function, in_place, which)                                                       \
     static PyObject *function(PyObject *left, PyObject *right)                                     \
     {                                                                                              \
-        return operate(which, left, right);                                                        \
-    }
-#define BOTH_WAYS(function, in_place, which)                                                       \
-    BINARY(function, which)                                                                        \
+        Span span = span_open();                                                                   \
+        return span_result(span, operate(which, left, right), SPAN_OPERATIONS);                    \
+    }                                                                                              \
     static PyObject *in_place(PyObject *self, PyObject *other)                                     \
     {                                                                                              \
-        return inplace(which, self, other);                                                        \
+        Span span = span_open();                                                                   \
+        return span_result(span, inplace(which, self, other), SPAN_OPERATIONS);                    \
     }
 #define UNARY(function, which)                                                                     \
     static PyObject *function(PyObject *self)                                                      \
     {                                                                                              \
-        if (IS_SUBEXPRESSION(self)) {                                                              \
-            return continued(which, self, NULL);                                                   \
-        }                                                                                          \
-        PyObject *result = unary(which, self);                                                     \
-        return LEAVE(result);                                                                      \
+        Span span = span_open();                                                                   \
+        return span_result(span, operate_on_one(which, self), SPAN_OPERATIONS);                    \
     }
 
 BOTH_WAYS(array_add, array_iadd, ADD)
@@ -347,7 +353,8 @@ PyObject *array_compare(PyObject *self, PyObject *other, int op)
         [Py_LT] = LESS, [Py_LE] = LESS_EQUAL, [Py_EQ] = EQUAL,
         [Py_NE] = NOT_EQUAL, [Py_GT] = GREATER, [Py_GE] = GREATER_EQUAL,
     };
-    return operate(which[op], self, other);
+    Span span = span_open();
+    return span_result(span, operate(which[op], self, other), SPAN_OPERATIONS);
 }
 
 static int is_two(PyObject *x)
@@ -396,7 +403,7 @@ static PyObject *power(PyObject *left, PyObject *right, PyObject *modulo)
     return expressions_settle() < 0 ? NULL : PyObject_Vectorcall(hooks.power, args, 4, NULL);
 }
 
-static PyObject *array_power(PyObject *left, PyObject *right, PyObject *modulo)
+static PyObject *operate_power(PyObject *left, PyObject *right, PyObject *modulo)
 {
     if (IS_SUBEXPRESSION(left) && is_two(right) && modulo == Py_None) {
         PyObject *result = expression_continued(operators[SQUARE].loops, NULL, left, NULL);
@@ -414,6 +421,12 @@ static PyObject *array_power(PyObject *left, PyObject *right, PyObject *modulo)
     }
     PyObject *result = power(left, right, modulo);
     return LEAVE(result);
+}
+
+static PyObject *array_power(PyObject *left, PyObject *right, PyObject *modulo)
+{
+    Span span = span_open();
+    return span_result(span, operate_power(left, right, modulo), SPAN_OPERATIONS);
 }
 
 /* The values of an operand of a product, where they exist (borrowed); `small`: whether NumPy works
@@ -448,7 +461,7 @@ static int gives_little(PyArrayObject *first, PyArrayObject *second)
     return size < eager_below();
 }
 
-static PyObject *array_matmul(PyObject *left, PyObject *right)
+static PyObject *multiply_matrices(PyObject *left, PyObject *right)
 {
     if (IS_SUBEXPRESSION(left) || IS_SUBEXPRESSION(right)) {
         PyObject *first = expression_value(left);
@@ -476,6 +489,12 @@ static PyObject *array_matmul(PyObject *left, PyObject *right)
     return PyObject_Vectorcall(hooks.matmul, args, 3, NULL);
 }
 
+static PyObject *array_matmul(PyObject *left, PyObject *right)
+{
+    Span span = span_open();
+    return span_result(span, multiply_matrices(left, right), SPAN_OPERATIONS);
+}
+
 static int is_operand(PyObject *x)
 {
     return IS_ARRAY(x) || IS_SUBEXPRESSION(x);
@@ -493,7 +512,7 @@ static PyObject *called_by_ufunc(PyObject *x, PyObject *const *args, Py_ssize_t 
         PyObject *other = args[is_operand(args[2]) ? 3 : 2];
         int known = is_number(other) || is_operand(other) || IS_REAL(other);
         if (known && args[0] == matmul) {
-            return array_matmul(args[2], args[3]);
+            return multiply_matrices(args[2], args[3]);
         }
         for (int at = 0; known && at < NEGATIVE; at++) {
             if (operators[at].call == args[0]) {

@@ -47,7 +47,11 @@ double seconds_now(void)
 {
     static time_t first;
     struct timespec time;
+#ifdef CLOCK_MONOTONIC
+    clock_gettime(CLOCK_MONOTONIC, &time);
+#else
     timespec_get(&time, TIME_UTC);
+#endif
     if (first == 0) {
         first = time.tv_sec;
     }

@@ -1,44 +1,23 @@
 /* The time of operations by line, for the report: runtime/events/spans.py in C. A span is a stretch
    of time in which lazyfuse works for a line; what spans inside it have taken is not counted again.
-   Nothing of this runs unless the option `report` is on: then the array's operators are replaced by
-   others that take the time around them. */
+   Nothing of this runs unless the option `report` is on: each slot of the array asks `spans_on`. */
 
 #include "native.h"
 
-#include <string.h>
-#include <time.h>
-
 int spans_on;
 
-#if defined(_MSC_VER)
-#define PER_THREAD __declspec(thread)
-#else
-#define PER_THREAD __thread
-#endif
+static _Thread_local double attributed; /* seconds of this thread's spans that have ended */
 
-static PER_THREAD double attributed; /* seconds of this thread's spans that have ended */
-
-static double monotonic(void)
+Span span_opened(void)
 {
-#ifdef CLOCK_MONOTONIC
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-#else
-    return seconds_now();
-#endif
-}
-
-Span span_open(void)
-{
-    Span span = {monotonic(), attributed};
+    Span span = {seconds_now(), attributed};
     return span;
 }
 
 /* The seconds of a span that ends without those of the spans in it. */
 static double ended(Span span)
 {
-    double elapsed = monotonic() - span.began;
+    double elapsed = seconds_now() - span.began;
     double own = elapsed - (attributed - span.before);
     attributed = span.before + elapsed;
     return own > 0.0 ? own : 0.0;
@@ -114,7 +93,7 @@ static void close_here(Span span, SpanKind kind)
     Py_DECREF(frame);
 }
 
-void span_close(Span span, SpanKind kind)
+void span_closed(Span span, SpanKind kind)
 {
     if (PyErr_Occurred()) { /* of the operation: it is raised afterwards */
         PyObject *type, *value, *trace;
@@ -155,7 +134,7 @@ PyObject *spans_take(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
 /* span_begin(): what span_end takes. */
 PyObject *span_begin(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
 {
-    Span span = span_open();
+    Span span = span_opened();
     return Py_BuildValue("dd", span.began, span.before);
 }
 
@@ -183,112 +162,6 @@ PyObject *span_skip(PyObject *Py_UNUSED(module), PyObject *seconds)
     Py_RETURN_NONE;
 }
 
-/* ---------------------------------------------------------------------------------- the operators */
-
-/* What an operation that gave this result was. */
-static SpanKind kind_of(PyObject *result)
-{
-    return result != NULL && IS_ARRAY(result) && !IS_DIRECT(result) ? SPAN_RECORDED
-                                                                    : SPAN_OPERATIONS;
-}
-
-#define UNARY(_)                                                                                   \
-    _(nb_negative) _(nb_positive) _(nb_absolute) _(nb_invert)
-#define BINARY(_)                                                                                  \
-    _(nb_add) _(nb_subtract) _(nb_multiply) _(nb_true_divide) _(nb_floor_divide) _(nb_remainder)   \
-    _(nb_and) _(nb_or) _(nb_xor) _(nb_lshift) _(nb_rshift) _(nb_matrix_multiply)                   \
-    _(nb_inplace_add) _(nb_inplace_subtract) _(nb_inplace_multiply) _(nb_inplace_true_divide)      \
-    _(nb_inplace_floor_divide) _(nb_inplace_remainder) _(nb_inplace_and) _(nb_inplace_or)          \
-    _(nb_inplace_xor) _(nb_inplace_lshift) _(nb_inplace_rshift)
-
-#define TIMED_UNARY(slot)                                                                          \
-    static PyObject *timed_##slot(PyObject *x)                                                     \
-    {                                                                                              \
-        Span span = span_open();                                                                   \
-        PyObject *result = array_number.slot(x);                                                   \
-        span_close(span, kind_of(result));                                                         \
-        return result;                                                                             \
-    }
-UNARY(TIMED_UNARY)
-
-#define TIMED_BINARY(slot)                                                                         \
-    static PyObject *timed_##slot(PyObject *x, PyObject *y)                                        \
-    {                                                                                              \
-        Span span = span_open();                                                                   \
-        PyObject *result = array_number.slot(x, y);                                                \
-        span_close(span, kind_of(result));                                                         \
-        return result;                                                                             \
-    }
-BINARY(TIMED_BINARY)
-
-static PyObject *timed_nb_power(PyObject *x, PyObject *y, PyObject *z)
-{
-    Span span = span_open();
-    PyObject *result = array_number.nb_power(x, y, z);
-    span_close(span, kind_of(result));
-    return result;
-}
-
-static PyObject *timed_compare(PyObject *x, PyObject *y, int op)
-{
-    Span span = span_open();
-    PyObject *result = array_compare(x, y, op);
-    span_close(span, kind_of(result));
-    return result;
-}
-
-static PyObject *timed_mp_subscript(PyObject *x, PyObject *key)
-{
-    Span span = span_open();
-    PyObject *result = array_mapping.mp_subscript(x, key);
-    SpanKind kind = result != NULL && !IS_ARRAY(result) ? SPAN_READS : SPAN_PARTS;
-    span_close(span, kind);
-    return result;
-}
-
-/* Whether an index names one element: a number, or several. */
-static int is_element(PyObject *key)
-{
-    int one = is_index(key);
-    if (PyTuple_CheckExact(key)) {
-        one = PyTuple_GET_SIZE(key) > 0;
-        for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(key); at++) {
-            one &= is_index(PyTuple_GET_ITEM(key, at));
-        }
-    }
-    return one;
-}
-
-static int timed_mp_ass_subscript(PyObject *x, PyObject *key, PyObject *value)
-{
-    Span span = span_open();
-    int one = is_element(key) && value != NULL && !IS_ARRAY(value);
-    int result = array_mapping.mp_ass_subscript(x, key, value);
-    span_close(span, one ? SPAN_WRITES : SPAN_PARTS);
-    return result;
-}
-
-/* Puts the operators that take the time where the usual ones are, or the other way round. */
-static void exchange(PyTypeObject *type, int timed)
-{
-    PyNumberMethods *number = type->tp_as_number;
-#define EXCHANGE(slot)                                                                             \
-    if (number->slot == (timed ? array_number.slot : timed_##slot)) {                              \
-        number->slot = timed ? timed_##slot : array_number.slot;                                   \
-    }
-    UNARY(EXCHANGE)
-    BINARY(EXCHANGE)
-    EXCHANGE(nb_power)
-#undef EXCHANGE
-    type->tp_richcompare = timed ? timed_compare : array_compare;
-    if (type->tp_as_mapping != NULL) {
-        type->tp_as_mapping->mp_subscript = timed ? timed_mp_subscript : array_mapping.mp_subscript;
-        type->tp_as_mapping->mp_ass_subscript =
-            timed ? timed_mp_ass_subscript : array_mapping.mp_ass_subscript;
-    }
-    PyType_Modified(type);
-}
-
 /* spans_switch(on): take the time of operations from now on, or no longer. */
 PyObject *spans_switch(PyObject *Py_UNUSED(module), PyObject *on)
 {
@@ -297,9 +170,5 @@ PyObject *spans_switch(PyObject *Py_UNUSED(module), PyObject *on)
         return NULL;
     }
     spans_on = timed;
-    if (array_type != NULL) {
-        exchange(array_type, timed);
-        exchange(&SubexpressionType, timed);
-    }
     Py_RETURN_NONE;
 }

@@ -331,14 +331,8 @@ static PyObject *answer(PyObject *x, PyObject *const *args, size_t flags, PyObje
 
 static PyObject *called(PyObject *x, PyObject *const *args, size_t flags, PyObject *names)
 {
-    if (spans_on) {
-        Span span = span_open();
-        PyObject *timed = answer(x, args, flags, names);
-        int recorded = timed != NULL && IS_ARRAY(timed) && !IS_DIRECT(timed);
-        span_close(span, recorded ? SPAN_RECORDED : SPAN_OPERATIONS);
-        return LEAVE(timed);
-    }
-    PyObject *result = answer(x, args, flags, names);
+    Span span = span_open();
+    PyObject *result = span_result(span, answer(x, args, flags, names), SPAN_OPERATIONS);
     return LEAVE(result);
 }
 
