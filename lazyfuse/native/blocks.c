@@ -53,16 +53,6 @@ static int is_due(PyObject *pool, double now)
     return bytes > limit || now > look;
 }
 
-/* Whether the interpreter ends: modules are empty then. */
-static int is_ending(void)
-{
-#if PY_VERSION_HEX >= 0x030D0000
-    return Py_IsFinalizing();
-#else
-    return _Py_IsFinalizing();
-#endif
-}
-
 static int take_back(PyObject *pool, PyObject *block)
 {
     double now = seconds_now();
@@ -90,7 +80,8 @@ static void lease_dealloc(Lease *self)
 {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    if (!is_ending() && take_back(self->pool, self->block) < 0) {
+    /* modules are empty when the interpreter ends */
+    if (!Py_IsFinalizing() && take_back(self->pool, self->block) < 0) {
         PyErr_Clear(); /* no memory for an entry: the block goes back to the system */
     }
     PyErr_Restore(type, value, traceback);

@@ -97,24 +97,7 @@ static int fold(Subexpression *term, PyObject *x)
 {
     int nd = IS_REAL(x) ? PyArray_NDIM((PyArrayObject *)x) : TERM(x)->nd;
     const npy_intp *dims = IS_REAL(x) ? PyArray_DIMS((PyArrayObject *)x) : TERM(x)->dims;
-    if (nd > MOST_AXES) {
-        return 0;
-    }
-    if (nd > term->nd) {
-        memmove(term->dims + nd - term->nd, term->dims, term->nd * sizeof *dims);
-        for (int axis = 0; axis < nd - term->nd; axis++) {
-            term->dims[axis] = 1;
-        }
-        term->nd = nd;
-    }
-    for (int axis = 0; axis < nd; axis++) {
-        npy_intp *length = &term->dims[axis + term->nd - nd];
-        if (dims[axis] != 1 && *length != 1 && *length != dims[axis]) {
-            return 0;
-        }
-        *length = *length == 1 ? dims[axis] : *length;
-    }
-    return 1;
+    return broadcast(&term->nd, term->dims, MOST_AXES, nd, dims);
 }
 
 /* As `walk_falls`; a subexpression lies as its result would. */
@@ -196,17 +179,6 @@ static Subexpression *joined(Loops *loops, PyObject *function, PyObject *left, P
 
 /* --------------------------------------------------------------------------------- block by block */
 
-static npy_intp size_of_type(int type)
-{
-    static npy_intp sizes[TYPES];
-    if (sizes[type] == 0) {
-        PyArray_Descr *descr = PyArray_DescrFromType(type);
-        sizes[type] = PyDataType_ELSIZE(descr);
-        Py_DECREF(descr);
-    }
-    return sizes[type];
-}
-
 /* The number of a leaf. */
 static int leaf_of_program(Program *program, PyArrayObject *array, void *number, int type)
 {
@@ -278,7 +250,7 @@ static void run_block(Program *program, npy_intp count, char *const *data,
     for (int at = 0; at < program->count; at++) {
         const Step *step = &program->steps[at];
         char *args[3];
-        npy_intp steps[3], length = count;
+        npy_intp steps[3];
         for (int k = 0; k < step->count; k++) {
             int from = step->from[k];
             args[k] = from < 0 ? buffers + ~from * width : data[from];
@@ -286,35 +258,9 @@ static void run_block(Program *program, npy_intp count, char *const *data,
         }
         args[step->count] = step->to == INTO ? out : buffers + ~step->to * width;
         steps[step->count] = step->size;
-        PyUFuncObject *ufunc = step->loops->ufunc;
-        ufunc->functions[step->at](args, &length, steps,
-                                   ufunc->data == NULL ? NULL : ufunc->data[step->at]);
+        loop_run(step->loops, step->at, args, count, steps);
         program->flags |= loops_raised(); /* some loops clear what those before them raised */
     }
-}
-
-/* Puts a row's elements beside each other. */
-static void gather_row(char *to, const char *from, npy_intp stride, npy_intp count, npy_intp size)
-{
-#define COPY(kind)                                                                                 \
-    for (npy_intp at = 0; at < count; at++) {                                                      \
-        ((kind *)to)[at] = *(const kind *)(from + at * stride);                                    \
-    }
-    if (stride == size) {
-        memcpy(to, from, count * size);
-    }
-    else if (size == 8) {
-        COPY(npy_uint64)
-    }
-    else if (size == 4) {
-        COPY(npy_uint32)
-    }
-    else {
-        for (npy_intp at = 0; at < count; at++) {
-            memcpy(to + at * size, from + at * stride, size);
-        }
-    }
-#undef COPY
 }
 
 /* To the next row: of all leaves. */
@@ -392,8 +338,8 @@ static void run_gathered(Program *program, const Walk *walk, char *buffers, npy_
             for (int k = 0; k < program->leaves; k++) {
                 npy_intp size = program->sizes[k];
                 if (program->near[k] != NULL) {
-                    gather_row(program->near[k] + each * length * size, program->data[k],
-                               program->strides[k][walk->nd - 1], length, size);
+                    copy_along(program->near[k] + each * length * size, &size, program->data[k],
+                               &program->strides[k][walk->nd - 1], &length, 1, size);
                 }
             }
             next_row(program, walk, place, program->data);

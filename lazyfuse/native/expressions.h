@@ -3,7 +3,7 @@
 #ifndef LAZYFUSE_EXPRESSIONS_H
 #define LAZYFUSE_EXPRESSIONS_H
 
-#include "native.h"
+#include "record.h"
 
 enum {
     MOST = 24, /* operations of an expression, each with at most two operands */

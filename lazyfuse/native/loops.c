@@ -7,7 +7,7 @@
    calls exact: each element depends only on its operands. If a loop raises a floating-point flag,
    this file drops the result and NumPy computes it again, so warnings and errors are NumPy's. */
 
-#include "native.h"
+#include "record.h"
 
 #include <string.h>
 
@@ -173,17 +173,17 @@ int plain_type(PyArrayObject *array)
     return type;
 }
 
+npy_intp size_of_type(int type)
+{
+    return PyDataType_ELSIZE(descriptors[type]);
+}
+
 static inline void call(Loops *loops, int at, char **args, npy_intp count, npy_intp *steps)
 {
-    PyUFuncObject *u = loops->ufunc;
-    void *data = u->data == NULL ? NULL : u->data[at];
-    if (count >= UNLOCKED) {
-        PyThreadState *state = PyEval_SaveThread();
-        u->functions[at](args, &count, steps, data);
+    PyThreadState *state = count >= UNLOCKED ? PyEval_SaveThread() : NULL;
+    loop_run(loops, at, args, count, steps);
+    if (state != NULL) {
         PyEval_RestoreThread(state);
-    }
-    else {
-        u->functions[at](args, &count, steps, data);
     }
 }
 
@@ -270,8 +270,6 @@ void walk_simplify(Walk *walk, int operands)
 /* Calls the loop once for each row of a walk. */
 static void along(Loops *loops, int at, Walk *walk, char **data, int operands)
 {
-    PyUFuncObject *u = loops->ufunc;
-    void *extra = u->data == NULL ? NULL : u->data[at];
     npy_intp place[MOST_AXES] = {0}, total = 1;
     int inner = walk->nd - 1, axis = 0;
     for (int each = 0; each <= inner; each++) {
@@ -280,12 +278,12 @@ static void along(Loops *loops, int at, Walk *walk, char **data, int operands)
     PyThreadState *state = total >= UNLOCKED ? PyEval_SaveThread() : NULL;
     while (total != 0 && axis >= 0) {
         char *args[3];
-        npy_intp count = walk->dims[inner], steps[3];
+        npy_intp steps[3];
         for (int k = 0; k < operands; k++) {
             args[k] = data[k];
             steps[k] = walk->steps[k][inner];
         }
-        u->functions[at](args, &count, steps, extra);
+        loop_run(loops, at, args, walk->dims[inner], steps);
         for (axis = inner - 1; axis >= 0; axis--) {
             for (int k = 0; k < operands; k++) {
                 data[k] += walk->steps[k][axis];
@@ -362,23 +360,21 @@ static PyObject *spread(
 {
     npy_intp steps[3][MOST_AXES];
     Walk walk = {.steps = steps};
-    int first = PyArray_NDIM(a), second = b == NULL ? 0 : PyArray_NDIM(b);
-    int nd = walk.nd = first > second ? first : second;
-    if (nd > MOST_AXES || nd == 0) {
+    int operands = b == NULL ? 2 : 3;
+    if (!broadcast(&walk.nd, walk.dims, MOST_AXES, PyArray_NDIM(a), PyArray_DIMS(a)) ||
+        (b != NULL &&
+         !broadcast(&walk.nd, walk.dims, MOST_AXES, PyArray_NDIM(b), PyArray_DIMS(b)))) {
         return NULL;
     }
+    int nd = walk.nd;
     npy_intp total = 1;
     for (int axis = 0; axis < nd; axis++) {
-        npy_intp left = axis < nd - first ? 1 : PyArray_DIM(a, axis - (nd - first));
-        npy_intp right = axis < nd - second ? 1 : PyArray_DIM(b, axis - (nd - second));
-        walk.dims[axis] = left == 1 ? right : left;
         total *= walk.dims[axis];
         if (total >= limit) { /* a later axis may have length zero: NumPy does those */
             return NULL;
         }
     }
-    int operands = b == NULL ? 2 : 3;
-    if (!walk_steps(a, &walk, 0) || (b != NULL && !walk_steps(b, &walk, 1))) {
+    if (nd == 0 || !walk_steps(a, &walk, 0) || (b != NULL && !walk_steps(b, &walk, 1))) {
         return NULL;
     }
     /* C order in NumPy: the strides of all operands fall, or those of one along every axis */
@@ -564,29 +560,6 @@ PyObject *loops_unary(Loops *loops, PyObject *operand)
 
 /* ------------------------------------------------------------------------------- into an array */
 
-/* Finds the start of an array's first byte and the end of its last. */
-static void reach(PyArrayObject *a, char **low, char **high)
-{
-    *low = *high = PyArray_BYTES(a);
-    for (int axis = 0; axis < PyArray_NDIM(a); axis++) {
-        npy_intp far = (PyArray_DIM(a, axis) - 1) * PyArray_STRIDE(a, axis);
-        *(far < 0 ? low : high) += far;
-    }
-    *high += PyArray_ITEMSIZE(a);
-}
-
-/* Whether writing `out` element by element leaves `a` as it was until it is read. */
-static int is_apart(PyArrayObject *a, PyArrayObject *out)
-{
-    if (a == out) {
-        return 1;
-    }
-    char *low, *high, *from, *to;
-    reach(a, &low, &high);
-    reach(out, &from, &to);
-    return high <= from || to <= low;
-}
-
 int loops_into(Loops *loops, PyObject *left, PyObject *right, PyArrayObject *out)
 {
     int type = plain_type(out);
@@ -604,7 +577,10 @@ int loops_into(Loops *loops, PyObject *left, PyObject *right, PyArrayObject *out
     for (int k = 0; k < operands; k++) {
         if (IS_REAL(given[k])) {
             PyArrayObject *a = (PyArrayObject *)given[k];
-            if (plain_type(a) != type || !is_apart(a, out)) {
+            /* what is written element by element may be what is read, or lies elsewhere */
+            if (plain_type(a) != type ||
+                (a != out && !are_apart(PyArray_BYTES(out), PyArray_NDIM(out), PyArray_DIMS(out),
+                                        PyArray_STRIDES(out), a))) {
                 return 0;
             }
             if (PyArray_NDIM(a) != 0 &&
@@ -633,9 +609,7 @@ int loops_into(Loops *loops, PyObject *left, PyObject *right, PyArrayObject *out
     args[operands] = scratch;
     steps[operands] = PyArray_ITEMSIZE(out);
     loops_begin();
-    PyUFuncObject *u = loops->ufunc;
-    int at = loops->index[type];
-    u->functions[at](args, &count, steps, u->data == NULL ? NULL : u->data[at]);
+    loop_run(loops, loops->index[type], args, count, steps);
     int done = !loops_raised();
     if (done) {
         memcpy(PyArray_DATA(out), scratch, bytes);
@@ -787,16 +761,11 @@ static int find_start(void)
 /* Counts the true elements: their number, or the mean. */
 static PyObject *counted(PyArrayObject *a, int mean)
 {
-    const npy_bool *data = PyArray_DATA(a);
-    npy_intp count = PyArray_SIZE(a);
-    npy_long found = 0;
-    for (npy_intp at = 0; at < count; at++) {
-        found += data[at] != 0;
-    }
+    npy_long found = (npy_long)PyArray_CountNonzero(a);
     if (!mean) {
         return PyArray_Scalar(&found, descriptors[NPY_LONG], NULL);
     }
-    double value = (double)found / (double)count;
+    double value = (double)found / (double)PyArray_SIZE(a);
     return PyArray_Scalar(&value, descriptors[NPY_DOUBLE], NULL);
 }
 
@@ -835,8 +804,6 @@ PyObject *loops_reduce(int which, PyArrayObject *a, int along, int keepdims)
     }
     npy_intp size = PyArray_ITEMSIZE(a);
     char *in = PyArray_BYTES(a), *out = PyArray_BYTES(made);
-    PyUFuncObject *u = loops->ufunc;
-    void *extra = u->data == NULL ? NULL : u->data[at];
     loops_begin();
     for (npy_intp row = 0; row < outer; row++, out += inner * size) {
         npy_intp from = 0;
@@ -863,15 +830,15 @@ PyObject *loops_reduce(int which, PyArrayObject *a, int along, int keepdims)
             npy_intp count = length - from, steps[3] = {0, size, 0};
             char *args[3] = {out, in, out};
             if (count > 0) {
-                u->functions[at](args, &count, steps, extra);
+                loop_run(loops, at, args, count, steps);
             }
             in += count * size;
             continue;
         }
         for (; from < length; from++, in += inner * size) {
-            npy_intp count = inner, steps[3] = {size, size, size};
+            npy_intp steps[3] = {size, size, size};
             char *args[3] = {out, in, out};
-            u->functions[at](args, &count, steps, extra);
+            loop_run(loops, at, args, inner, steps);
         }
     }
     if (mean) {

@@ -26,6 +26,10 @@
 #include <numpy/arrayscalars.h>
 #include <numpy/ufuncobject.h>
 
+#if PY_VERSION_HEX < 0x030D0000
+#define Py_IsFinalizing _Py_IsFinalizing
+#endif
+
 /* ---------------------------------------------------------------------------------------- array */
 
 /* The slots of an array; ndarray.py says what they hold. NULL: not set. */
@@ -197,6 +201,8 @@ typedef struct {
 } Operand;
 
 int loops_ready(void);
+/* The bytes of an element of a plain dtype. */
+npy_intp size_of_type(int type);
 Loops *loops_new(PyObject *ufunc);
 void loops_free(Loops *loops);
 /* The operation in NumPy's own inner loop; NULL without an exception: Python does it. `limit`:
@@ -205,6 +211,14 @@ PyObject *loops_binary(Loops *loops, PyObject *left, PyObject *right, Py_ssize_t
 PyObject *loops_unary(Loops *loops, PyObject *operand);
 /* The operation written to `out`: 1, 0 where Python does it, -1 with an exception. */
 int loops_into(Loops *loops, PyObject *left, PyObject *right, PyArrayObject *out);
+/* Calls the loop at that index. */
+static inline void loop_run(const Loops *loops, int at, char **args, npy_intp count,
+                            npy_intp *steps)
+{
+    PyUFuncObject *u = loops->ufunc;
+    u->functions[at](args, &count, steps, u->data == NULL ? NULL : u->data[at]);
+}
+
 /* Python's and NumPy's plain numbers. */
 int is_number(PyObject *x);
 /* A number as an element of `type`, if NumPy takes it so with such an array: 1, else 0. */
@@ -612,6 +626,12 @@ PyObject *rows_new(PyObject *module, PyObject *args);
 long rows_launch(PyObject *rows, const int64_t *addresses, const char *scalars, const Crew *crew);
 /* The rows of a launch, its arrays, the kinds of its scalars (borrowed); -1: it is none. */
 Py_ssize_t rows_look(PyObject *rows, Py_ssize_t *arrays, const char **kinds);
+/* The first byte of elements that lie so, and the first one behind them. */
+void reach(const char *first, int nd, const npy_intp *dims, const npy_intp *strides, npy_intp size,
+           const char **low, const char **high);
+/* Copies elements of `size` bytes along all axes; strides of 0 repeat what is read. */
+void copy_along(char *to, const npy_intp *to_strides, const char *from,
+                const npy_intp *from_strides, const npy_intp *dims, int nd, npy_intp size);
 /* Elements from address to address: 1, 0 where memory meets, -1: an error. */
 int copy_elements(int64_t target, int64_t source, PyObject *description);
 

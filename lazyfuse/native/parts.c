@@ -468,49 +468,26 @@ static PyObject *written_value(PyObject *value, PyArrayObject *to)
     return is_complex && !PyArray_ISCOMPLEX(to) ? NULL : found;
 }
 
-/* Copies elements of `size` bytes along all axes; strides of 0 repeat what is read. */
-static void copy_along(char *to, const npy_intp *to_strides, const char *from,
-                       const npy_intp *from_strides, const npy_intp *dims, int nd, npy_intp size)
+void reach(const char *first, int nd, const npy_intp *dims, const npy_intp *strides, npy_intp size,
+           const char **low, const char **high)
 {
-    npy_intp count = dims[0], step = to_strides[0], back = from_strides[0];
-    if (nd > 1) {
-        for (npy_intp at = 0; at < count; at++, to += step, from += back) {
-            copy_along(to, to_strides + 1, from, from_strides + 1, dims + 1, nd - 1, size);
-        }
-        return;
+    *low = *high = first;
+    for (int axis = 0; axis < nd; axis++) {
+        npy_intp far = (dims[axis] - 1) * strides[axis];
+        *(far < 0 ? low : high) += far;
     }
-#define COPY(bytes)                                                                                \
-    for (npy_intp at = 0; at < count; at++, to += step, from += back) {                            \
-        memcpy(to, from, bytes); /* of a constant size: one move */                                \
-    }                                                                                              \
-    return
-    switch (size) {
-    case 1:
-        COPY(1);
-    case 2:
-        COPY(2);
-    case 4:
-        COPY(4);
-    case 8:
-        COPY(8);
-    default:
-        COPY(size);
-    }
-#undef COPY
+    *high += size;
 }
 
-/* Whether no byte lies in the memory of both: asked of their extents. */
-static int are_apart(const char *first, const Geometry *g, PyArrayObject *other)
+int are_apart(const char *first, int nd, const npy_intp *dims, const npy_intp *strides,
+              PyArrayObject *other)
 {
-    const char *low = first, *high = first, *from = PyArray_BYTES(other), *to = from;
+    const char *low, *high, *from, *to;
     npy_intp size = PyArray_ITEMSIZE(other);
-    for (int axis = 0; axis < g->nd; axis++) {
-        npy_intp reach = (g->dims[axis] - 1) * g->strides[axis];
-        npy_intp theirs = (PyArray_DIM(other, axis) - 1) * PyArray_STRIDE(other, axis);
-        *(reach < 0 ? &low : &high) += reach;
-        *(theirs < 0 ? &from : &to) += theirs;
-    }
-    return high + size <= from || to + size <= low;
+    reach(first, nd, dims, strides, size, &low, &high);
+    reach(PyArray_BYTES(other), PyArray_NDIM(other), PyArray_DIMS(other), PyArray_STRIDES(other),
+          size, &from, &to);
+    return high <= from || to <= low;
 }
 
 int write_plainly(PyArrayObject *whole, const Geometry *g, PyObject *right)
@@ -533,7 +510,7 @@ int write_plainly(PyArrayObject *whole, const Geometry *g, PyObject *right)
     PyArrayObject *other = (PyArrayObject *)right;
     if (plain_type(other) != type || PyArray_NDIM(other) != g->nd ||
         memcmp(PyArray_DIMS(other), g->dims, g->nd * sizeof(npy_intp)) != 0 ||
-        !are_apart(first, g, other)) {
+        !are_apart(first, g->nd, g->dims, g->strides, other)) {
         return 0;
     }
     copy_along(first, g->strides, PyArray_BYTES(other), PyArray_STRIDES(other), g->dims, g->nd,

@@ -470,10 +470,6 @@ static int of_lock(PyObject *method)
     return raise_aside(&error);
 }
 
-#if PY_VERSION_HEX < 0x030D0000
-#define Py_IsFinalizing _Py_IsFinalizing
-#endif
-
 /* Before a lock is taken: when the interpreter ends, what other threads have is dropped, once. */
 int drop_threads(void)
 {

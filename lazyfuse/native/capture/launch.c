@@ -175,26 +175,15 @@ enum { COPY_RANK = 8, LET_GO = 1 << 16 }; /* bytes from which a copy releases Py
 #define APART ((int64_t)1 << 40) /* a flag next to the item size: the two memories are disjoint */
 
 typedef struct {
-    int64_t item, rank, dims[COPY_RANK], to[COPY_RANK], from[COPY_RANK];
+    npy_intp item, dims[COPY_RANK], to[COPY_RANK], from[COPY_RANK];
+    int rank;
 } Copying;
-
-/* The first byte of what strides reach, and how many bytes from there on. */
-static void reach(const Copying *c, const int64_t *strides, int64_t *low, int64_t *length)
-{
-    *low = 0;
-    *length = c->item;
-    for (int64_t axis = 0; axis < c->rank; axis++) {
-        int64_t far = (c->dims[axis] - 1) * strides[axis];
-        *low += far < 0 ? far : 0;
-        *length += far < 0 ? -far : far;
-    }
-}
 
 /* Drops axes of length 1, and joins axes that are contiguous in both memories. */
 static void join_axes(Copying *c)
 {
-    int64_t rank = 0;
-    for (int64_t axis = 0; axis < c->rank; axis++) {
+    int rank = 0;
+    for (int axis = 0; axis < c->rank; axis++) {
         if (c->dims[axis] == 1) {
             continue;
         }
@@ -211,40 +200,41 @@ static void join_axes(Copying *c)
     c->rank = rank;
 }
 
-#define ELEMENTS_OF(bytes)                                                                         \
-    case bytes:                                                                                    \
-        for (int64_t i = 0; i < count; i++, to += there, from += here)                             \
-            memcpy(to, from, bytes);                                                               \
-        break
-
-static void copy_axis(const Copying *c, int64_t axis, char *to, const char *from)
+void copy_along(char *to, const npy_intp *to_strides, const char *from,
+                const npy_intp *from_strides, const npy_intp *dims, int nd, npy_intp size)
 {
-    if (c->rank == 0) {
-        memcpy(to, from, c->item);
-        return;
-    }
-    int64_t count = c->dims[axis], there = c->to[axis], here = c->from[axis];
-    if (axis + 1 < c->rank) {
-        for (int64_t i = 0; i < count; i++, to += there, from += here) {
-            copy_axis(c, axis + 1, to, from);
+    npy_intp count = nd > 0 ? dims[0] : 1, there = nd > 0 ? to_strides[0] : size;
+    npy_intp here = nd > 0 ? from_strides[0] : size;
+    if (nd > 1) {
+        for (npy_intp at = 0; at < count; at++, to += there, from += here) {
+            copy_along(to, to_strides + 1, from, from_strides + 1, dims + 1, nd - 1, size);
         }
         return;
     }
-    if (there == c->item && here == c->item) {
-        memcpy(to, from, count * c->item);
+    if (there == size && here == size) {
+        memcpy(to, from, (size_t)(count * size));
         return;
     }
-    switch (c->item) {
-        ELEMENTS_OF(1);
-        ELEMENTS_OF(2);
-        ELEMENTS_OF(4);
-        ELEMENTS_OF(8);
-        ELEMENTS_OF(16);
+#define COPY(bytes)                                                                                \
+    for (npy_intp at = 0; at < count; at++, to += there, from += here) {                           \
+        memcpy(to, from, bytes); /* of a constant size: one move */                                \
+    }                                                                                              \
+    return
+    switch (size) {
+    case 1:
+        COPY(1);
+    case 2:
+        COPY(2);
+    case 4:
+        COPY(4);
+    case 8:
+        COPY(8);
+    case 16:
+        COPY(16);
     default:
-        for (int64_t i = 0; i < count; i++, to += there, from += here) {
-            memcpy(to, from, c->item);
-        }
+        COPY((size_t)size);
     }
+#undef COPY
 }
 
 /* The description is bytes of numbers: item (and APART), rank, lengths, strides
@@ -259,29 +249,26 @@ int copy_elements(int64_t target, int64_t source, PyObject *description)
         PyErr_SetString(PyExc_ValueError, "copy: expected item, rank, lengths and strides");
         return -1;
     }
-    c.item = numbers[0] & (APART - 1);
-    c.rank = numbers[1];
-    memcpy(c.dims, numbers + 2, 8 * c.rank);
-    memcpy(c.to, numbers + 2 + c.rank, 8 * c.rank);
-    memcpy(c.from, numbers + 2 + 2 * c.rank, 8 * c.rank);
-    int64_t low, size, other, width, bytes = c.item;
-    reach(&c, c.to, &low, &size);
-    reach(&c, c.from, &other, &width);
-    if (!(numbers[0] & APART) && target + low < source + other + width
-        && source + other < target + low + size) {
-        return 0;
-    }
-    for (int64_t axis = 0; axis < c.rank; axis++) {
+    npy_intp bytes = c.item = (npy_intp)(numbers[0] & (APART - 1));
+    c.rank = (int)numbers[1];
+    for (int axis = 0; axis < c.rank; axis++) {
+        c.dims[axis] = (npy_intp)numbers[2 + axis];
+        c.to[axis] = (npy_intp)numbers[2 + c.rank + axis];
+        c.from[axis] = (npy_intp)numbers[2 + 2 * c.rank + axis];
         bytes *= c.dims[axis];
     }
-    join_axes(&c);
-    if (bytes < LET_GO) {
-        copy_axis(&c, 0, (char *)(uintptr_t)target, (const char *)(uintptr_t)source);
+    char *to = (char *)(uintptr_t)target;
+    const char *from = (const char *)(uintptr_t)source, *low, *high, *other, *end;
+    reach(to, c.rank, c.dims, c.to, c.item, &low, &high);
+    reach(from, c.rank, c.dims, c.from, c.item, &other, &end);
+    if (!(numbers[0] & APART) && low < end && other < high) {
+        return 0;
     }
-    else {
-        Py_BEGIN_ALLOW_THREADS
-        copy_axis(&c, 0, (char *)(uintptr_t)target, (const char *)(uintptr_t)source);
-        Py_END_ALLOW_THREADS
+    join_axes(&c);
+    PyThreadState *state = bytes >= LET_GO ? PyEval_SaveThread() : NULL;
+    copy_along(to, c.to, from, c.from, c.dims, c.rank, c.item);
+    if (state != NULL) {
+        PyEval_RestoreThread(state);
     }
     return 1;
 }
