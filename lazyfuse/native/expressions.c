@@ -677,19 +677,13 @@ PyTypeObject SubexpressionType = {
     .tp_doc = "An operation that waits for the one that takes its result, in one expression.",
     .tp_basicsize = sizeof(Subexpression),
     .tp_dealloc = term_dealloc,
+    .tp_as_number = &subexpression_number,
+    .tp_richcompare = array_compare,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
 };
 
 int expressions_ready(void)
 {
-    static PyNumberMethods number;
-    number = array_number; /* all but those in place */
-    number.nb_inplace_add = number.nb_inplace_subtract = number.nb_inplace_multiply = NULL;
-    number.nb_inplace_true_divide = number.nb_inplace_floor_divide = NULL;
-    number.nb_inplace_remainder = number.nb_inplace_and = number.nb_inplace_or = NULL;
-    number.nb_inplace_xor = number.nb_inplace_lshift = number.nb_inplace_rshift = NULL;
-    SubexpressionType.tp_as_number = &number;
-    SubexpressionType.tp_richcompare = array_compare;
     if (PyType_Ready(&SubexpressionType) < 0) {
         return -1;
     }

@@ -148,7 +148,7 @@ static inline PyObject *base_of(Core *self)
     return self->base == NULL || self->base == Py_None ? (PyObject *)self : self->base;
 }
 
-extern PyNumberMethods array_number;
+extern PyNumberMethods array_number, subexpression_number;
 extern PyMappingMethods array_mapping;
 extern PySequenceMethods array_sequence;
 PyObject *array_compare(PyObject *self, PyObject *other, int op);

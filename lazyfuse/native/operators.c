@@ -12,47 +12,57 @@ typedef struct {
     PyObject *call, *op, *spec, *known, *slow, *slow_inplace;
 } Operator;
 
+/* The operators, a row each: as the op table names it, Python's function for NumPy's arrays, and the
+   slots of the array. */
+#define BOTH_WAYS(_)                                                                               \
+    _(add, PyNumber_Add, nb_add, nb_inplace_add)                                                   \
+    _(subtract, PyNumber_Subtract, nb_subtract, nb_inplace_subtract)                               \
+    _(multiply, PyNumber_Multiply, nb_multiply, nb_inplace_multiply)                               \
+    _(divide, PyNumber_TrueDivide, nb_true_divide, nb_inplace_true_divide)                         \
+    _(floor_divide, PyNumber_FloorDivide, nb_floor_divide, nb_inplace_floor_divide)                \
+    _(remainder, PyNumber_Remainder, nb_remainder, nb_inplace_remainder)                           \
+    _(bitwise_and, PyNumber_And, nb_and, nb_inplace_and)                                           \
+    _(bitwise_or, PyNumber_Or, nb_or, nb_inplace_or)                                               \
+    _(bitwise_xor, PyNumber_Xor, nb_xor, nb_inplace_xor)                                           \
+    _(left_shift, PyNumber_Lshift, nb_lshift, nb_inplace_lshift)                                   \
+    _(right_shift, PyNumber_Rshift, nb_rshift, nb_inplace_rshift)
+#define COMPARISONS(_)                                                                             \
+    _(less, Py_LT) _(less_equal, Py_LE) _(equal, Py_EQ) _(not_equal, Py_NE) _(greater, Py_GT)      \
+    _(greater_equal, Py_GE)
+#define OF_ONE(_)                                                                                  \
+    _(negative, PyNumber_Negative, nb_negative) _(positive, PyNumber_Positive, nb_positive)        \
+    _(absolute, PyNumber_Absolute, nb_absolute) _(invert, PyNumber_Invert, nb_invert)
+
+#define CODE(name, ...) OP_##name,
 enum {
-    ADD, SUBTRACT, MULTIPLY, DIVIDE, FLOOR_DIVIDE, REMAINDER, BITWISE_AND, BITWISE_OR, BITWISE_XOR,
-    LEFT_SHIFT, RIGHT_SHIFT, LESS, LESS_EQUAL, EQUAL, NOT_EQUAL, GREATER, GREATER_EQUAL, NEGATIVE,
-    POSITIVE, ABSOLUTE, INVERT, POWER, SQUARE, OPERATORS
+    BOTH_WAYS(CODE) COMPARISONS(CODE) OF_ONE(CODE) POWER, SQUARE, OPERATORS,
+    NEGATIVE = OP_negative, /* the first of one operand */
 };
+#undef CODE
 
 static PyObject *matmul; /* NumPy's */
 
-#define OPERATOR(code, text) [code] = {.name = text}
+#define NAMED(name, ...) {#name},
 static Operator operators[OPERATORS] = {
-    OPERATOR(ADD, "add"), OPERATOR(SUBTRACT, "subtract"), OPERATOR(MULTIPLY, "multiply"),
-    OPERATOR(DIVIDE, "divide"), OPERATOR(FLOOR_DIVIDE, "floor_divide"),
-    OPERATOR(REMAINDER, "remainder"), OPERATOR(BITWISE_AND, "bitwise_and"),
-    OPERATOR(BITWISE_OR, "bitwise_or"), OPERATOR(BITWISE_XOR, "bitwise_xor"),
-    OPERATOR(LEFT_SHIFT, "left_shift"), OPERATOR(RIGHT_SHIFT, "right_shift"),
-    OPERATOR(LESS, "less"), OPERATOR(LESS_EQUAL, "less_equal"), OPERATOR(EQUAL, "equal"),
-    OPERATOR(NOT_EQUAL, "not_equal"), OPERATOR(GREATER, "greater"),
-    OPERATOR(GREATER_EQUAL, "greater_equal"), OPERATOR(NEGATIVE, "negative"),
-    OPERATOR(POSITIVE, "positive"), OPERATOR(ABSOLUTE, "absolute"), OPERATOR(INVERT, "invert"),
-    OPERATOR(POWER, "power"), OPERATOR(SQUARE, "square"),
+    BOTH_WAYS(NAMED) COMPARISONS(NAMED) OF_ONE(NAMED) {"power"}, {"square"},
 };
+#undef NAMED
 
-static PyObject *less(PyObject *a, PyObject *b) { return PyObject_RichCompare(a, b, Py_LT); }
-static PyObject *less_equal(PyObject *a, PyObject *b) { return PyObject_RichCompare(a, b, Py_LE); }
-static PyObject *equal(PyObject *a, PyObject *b) { return PyObject_RichCompare(a, b, Py_EQ); }
-static PyObject *not_equal(PyObject *a, PyObject *b) { return PyObject_RichCompare(a, b, Py_NE); }
-static PyObject *greater(PyObject *a, PyObject *b) { return PyObject_RichCompare(a, b, Py_GT); }
-static PyObject *greater_equal(PyObject *a, PyObject *b)
-{
-    return PyObject_RichCompare(a, b, Py_GE);
-}
+#define COMPARE(name, how)                                                                         \
+    static PyObject *name(PyObject *a, PyObject *b)                                                \
+    {                                                                                              \
+        return PyObject_RichCompare(a, b, how);                                                    \
+    }
+COMPARISONS(COMPARE)
+#undef COMPARE
 
-/* Python's operator on two numpy arrays, or one and a number. */
-static const binaryfunc BOTH[] = {
-    PyNumber_Add, PyNumber_Subtract, PyNumber_Multiply, PyNumber_TrueDivide, PyNumber_FloorDivide,
-    PyNumber_Remainder, PyNumber_And, PyNumber_Or, PyNumber_Xor, PyNumber_Lshift, PyNumber_Rshift,
-    less, less_equal, equal, not_equal, greater, greater_equal,
-};
-static const unaryfunc ONE[] = {
-    PyNumber_Negative, PyNumber_Positive, PyNumber_Absolute, PyNumber_Invert,
-};
+/* Python's operator on two numpy arrays, or one and a number; on one array. */
+#define FUNCTION(name, function, ...) function,
+#define COMPARISON(name, how) name,
+static const binaryfunc BOTH[] = {BOTH_WAYS(FUNCTION) COMPARISONS(COMPARISON)};
+static const unaryfunc ONE[] = {OF_ONE(FUNCTION)};
+#undef FUNCTION
+#undef COMPARISON
 
 static PyObject *slow_binary(Operator *o, Core *self, PyObject *other, int swapped)
 {
@@ -313,46 +323,31 @@ static PyObject *operate_on_one(int which, PyObject *self)
     return LEAVE(result);
 }
 
-#define BOTH_WAYS(function, in_place, which)                                                       \
-    static PyObject *function(PyObject *left, PyObject *right)                                     \
+#define SLOTS_OF_TWO(name, function, slot, in_place)                                               \
+    static PyObject *array_##slot(PyObject *left, PyObject *right)                                 \
     {                                                                                              \
         Span span = span_open();                                                                   \
-        return span_result(span, operate(which, left, right), SPAN_OPERATIONS);                    \
+        return span_result(span, operate(OP_##name, left, right), SPAN_OPERATIONS);                \
     }                                                                                              \
-    static PyObject *in_place(PyObject *self, PyObject *other)                                     \
+    static PyObject *array_##in_place(PyObject *self, PyObject *other)                             \
     {                                                                                              \
         Span span = span_open();                                                                   \
-        return span_result(span, inplace(which, self, other), SPAN_OPERATIONS);                    \
+        return span_result(span, inplace(OP_##name, self, other), SPAN_OPERATIONS);                \
     }
-#define UNARY(function, which)                                                                     \
-    static PyObject *function(PyObject *self)                                                      \
+#define SLOT_OF_ONE(name, function, slot)                                                          \
+    static PyObject *array_##slot(PyObject *self)                                                  \
     {                                                                                              \
         Span span = span_open();                                                                   \
-        return span_result(span, operate_on_one(which, self), SPAN_OPERATIONS);                    \
+        return span_result(span, operate_on_one(OP_##name, self), SPAN_OPERATIONS);                \
     }
-
-BOTH_WAYS(array_add, array_iadd, ADD)
-BOTH_WAYS(array_subtract, array_isubtract, SUBTRACT)
-BOTH_WAYS(array_multiply, array_imultiply, MULTIPLY)
-BOTH_WAYS(array_divide, array_idivide, DIVIDE)
-BOTH_WAYS(array_floor_divide, array_ifloor_divide, FLOOR_DIVIDE)
-BOTH_WAYS(array_remainder, array_iremainder, REMAINDER)
-BOTH_WAYS(array_and, array_iand, BITWISE_AND)
-BOTH_WAYS(array_or, array_ior, BITWISE_OR)
-BOTH_WAYS(array_xor, array_ixor, BITWISE_XOR)
-BOTH_WAYS(array_lshift, array_ilshift, LEFT_SHIFT)
-BOTH_WAYS(array_rshift, array_irshift, RIGHT_SHIFT)
-UNARY(array_negative, NEGATIVE)
-UNARY(array_positive, POSITIVE)
-UNARY(array_absolute, ABSOLUTE)
-UNARY(array_invert, INVERT)
+BOTH_WAYS(SLOTS_OF_TWO)
+OF_ONE(SLOT_OF_ONE)
 
 PyObject *array_compare(PyObject *self, PyObject *other, int op)
 {
-    static const int which[] = {
-        [Py_LT] = LESS, [Py_LE] = LESS_EQUAL, [Py_EQ] = EQUAL,
-        [Py_NE] = NOT_EQUAL, [Py_GT] = GREATER, [Py_GE] = GREATER_EQUAL,
-    };
+#define COMPARISON(name, how) [how] = OP_##name,
+    static const int which[] = {COMPARISONS(COMPARISON)};
+#undef COMPARISON
     Span span = span_open();
     return span_result(span, operate(which[op], self, other), SPAN_OPERATIONS);
 }
@@ -558,22 +553,20 @@ PyObject *array_override(PyObject *Py_UNUSED(module), PyObject *type)
     return PyDescr_NewMethod(&PyBaseObject_Type, &override); /* of NumPy's arrays as well */
 }
 
+#define SLOT(name, function, slot) .slot = array_##slot,
+#define SLOTS(name, function, slot, in_place) .slot = array_##slot, .in_place = array_##in_place,
 PyNumberMethods array_number = {
-    .nb_add = array_add, .nb_inplace_add = array_iadd,
-    .nb_subtract = array_subtract, .nb_inplace_subtract = array_isubtract,
-    .nb_multiply = array_multiply, .nb_inplace_multiply = array_imultiply,
-    .nb_true_divide = array_divide, .nb_inplace_true_divide = array_idivide,
-    .nb_floor_divide = array_floor_divide, .nb_inplace_floor_divide = array_ifloor_divide,
-    .nb_remainder = array_remainder, .nb_inplace_remainder = array_iremainder,
-    .nb_and = array_and, .nb_inplace_and = array_iand,
-    .nb_or = array_or, .nb_inplace_or = array_ior,
-    .nb_xor = array_xor, .nb_inplace_xor = array_ixor,
-    .nb_lshift = array_lshift, .nb_inplace_lshift = array_ilshift,
-    .nb_rshift = array_rshift, .nb_inplace_rshift = array_irshift,
-    .nb_negative = array_negative, .nb_positive = array_positive,
-    .nb_absolute = array_absolute, .nb_invert = array_invert,
-    .nb_power = array_power, .nb_matrix_multiply = array_matmul,
+    BOTH_WAYS(SLOTS) OF_ONE(SLOT) .nb_power = array_power, .nb_matrix_multiply = array_matmul,
 };
+#undef SLOTS
+
+/* What waits has no place of its own: all but the operators in place. */
+#define SLOTS(name, function, slot, in_place) .slot = array_##slot,
+PyNumberMethods subexpression_number = {
+    BOTH_WAYS(SLOTS) OF_ONE(SLOT) .nb_power = array_power, .nb_matrix_multiply = array_matmul,
+};
+#undef SLOTS
+#undef SLOT
 
 PyObject *array_operator(PyObject *Py_UNUSED(module), PyObject *args)
 {
