@@ -445,7 +445,8 @@ static inline void span_close(Span span, SpanKind kind)
 /* It ends with the result of an operation, or of a `kind` of call, which may have recorded it. */
 static inline PyObject *span_result(Span span, PyObject *result, SpanKind kind)
 {
-    span_close(span, result != NULL && IS_ARRAY(result) && !IS_DIRECT(result) ? SPAN_RECORDED : kind);
+    int recorded = result != NULL && IS_ARRAY(result) && !IS_DIRECT(result);
+    span_close(span, recorded ? SPAN_RECORDED : kind);
     return result;
 }
 
@@ -465,10 +466,9 @@ PyObject *span_skip(PyObject *module, PyObject *seconds);
     _(device, "device") _(dtype, "dtype") _(filters, "filters") _(general, "_general")             \
     _(ignored, "ignored")                                                                          \
     _(ins, "ins") _(keepdims, "keepdims") _(kind, "kind") _(listeners, "listeners") _(map, "map")  \
-    _(exact, "exact") _(name, "name") _(note, "note") _(number, "number") _(order, "order")        \
+    _(name, "name") _(note, "note") _(number, "number") _(order, "order")                          \
     _(out, "out") _(package, "__package__") _(qualname, "__qualname__") _(read, "read")            \
-    _(scalar_overflow, "scalar_overflow") _(structure, "structure")                                \
-    _(shape, "shape") _(ufunc, "ufunc") _(worth, "WORTH_A_LAUNCH")
+    _(structure, "structure") _(shape, "shape") _(ufunc, "ufunc") _(worth, "WORTH_A_LAUNCH")
 
 #define NAME(name, text) extern PyObject *name_##name;
 NAMES(NAME)
@@ -650,7 +650,7 @@ PyObject *replay_commit(PyObject *module, PyObject *const *args, Py_ssize_t give
 /* The operation as recorded before, on recorded arrays; NULL without an exception: Python does
    it. */
 PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *other, int swapped,
-                          const char *name); /* of an operator, NULL: a call */
+                          int is_operator);
 PyObject *recorded_unary(PyObject *op, PyObject *loops, Core *self);
 /* The same for Python's operators of one operand. */
 PyObject *recorded_operator(PyObject *op, Core *self);

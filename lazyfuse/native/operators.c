@@ -95,7 +95,7 @@ static PyObject *binary(int which, Core *self, PyObject *other, int swapped)
             return found;
         }
         if (EAGER(self) == Py_None && o->known != NULL) {
-            found = recorded_binary(o->op, o->known, self, other, swapped, o->name);
+            found = recorded_binary(o->op, o->known, self, other, swapped, 1);
         }
         if (found == NULL && !PyErr_Occurred() && o->known != NULL &&
             (EAGER(self) == Py_None || EAGER(other) == Py_None)) {

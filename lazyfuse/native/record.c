@@ -315,17 +315,6 @@ static PyObject *build_node(PyObject *op, PyObject *loop, Given *given, int coun
     return node;
 }
 
-/* Whether none of the operands is an array. */
-static int are_scalars(const Given *given, int count)
-{
-    for (int at = 0; at < count; at++) {
-        if (given[at].kind != NUMBER && (PyObject *)Py_TYPE(given[at].object) != hooks.scalar) {
-            return 0;
-        }
-    }
-    return 1;
-}
-
 PyObject *record_operation(PyObject *op, PyObject *loops, Given *given, int count, Geometry *shape)
 {
     if (!may_record() || (count == 2 ? given[0].ready && given[1].ready : given[0].ready)) {
@@ -334,53 +323,8 @@ PyObject *record_operation(PyObject *op, PyObject *loops, Given *given, int coun
     if (!broadcast_operands(given, count, shape)) {
         return NULL;
     }
-    PyObject *loop = known_loop(loops, given, count);
-    if (loop == NULL || (shape->nd == 0 && !are_scalars(given, count))) {
-        return NULL;
-    }
-    for (int at = 0; shape->nd == 0 && at < count; at++) {
-        if (given[at].kind == NUMBER && PyArray_DescrCheck(given[at].dtype)) {
-            return NULL; /* NumPy's numbers beside lazy scalars are Python's */
-        }
-    }
-    return build_node(op, loop, given, count, shape);
-}
-
-/* As operators.is_of_scalars: by columns of the op's row. */
-static int is_of_scalars(PyObject *op, int kind)
-{
-    int is_integer = kind == 'i' || kind == 'u';
-    PyObject *found = PyObject_GetAttr(op, is_integer ? name_scalar_overflow : name_exact);
-    int result = is_integer ? found != Py_False
-                            : found == NULL || PyUnicode_FindChar(found, (Py_UCS4)kind, 0,
-                                                                  PyUnicode_GET_LENGTH(found), 1) < 0;
-    Py_XDECREF(found);
-    PyErr_Clear();
-    return result;
-}
-
-/* As operators._scalar_operation: gives the source location of a node of two scalars the name for
-   warnings; steals the node, NULL without an exception: Python does it. */
-static PyObject *name_scalar(PyObject *node, const char *name)
-{
-    PyObject *where = NODE(node, location), *place, *text;
-    int kind = ((PyArray_Descr *)NODE(node, dtype))->kind;
-    if (hooks.source_location == NULL || !PyTuple_CheckExact(where) || /* it has its context */
-        is_of_scalars(NODE(node, op), kind)) {
-        Py_DECREF(node);
-        return NULL;
-    }
-    place = PyObject_CallOneArg(hooks.source_location, where);
-    text = PyUnicode_FromFormat("scalar %s", name);
-    if (place == NULL || text == NULL || PyObject_SetAttr(place, name_name, text) < 0) {
-        Py_CLEAR(node);
-    }
-    else {
-        Py_SETREF(NODE(node, location), Py_NewRef(place));
-    }
-    Py_XDECREF(place);
-    Py_XDECREF(text);
-    return node;
+    PyObject *loop = shape->nd == 0 ? NULL : known_loop(loops, given, count);
+    return loop == NULL ? NULL : build_node(op, loop, given, count, shape);
 }
 
 PyObject *loop_of(PyObject *op, PyObject *keys)
@@ -423,7 +367,7 @@ static PyObject *governed_binary(PyObject *op, PyObject *const *args, const Give
 }
 
 PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *other, int swapped,
-                          const char *name)
+                          int is_operator)
 {
     Given given[2];
     Geometry shape;
@@ -431,7 +375,7 @@ PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *o
         return NULL;
     }
     /* a row and a column may give much; operators are Python's: eager_policy.is_for_update */
-    if (name == NULL && given[0].ready && given[1].ready &&
+    if (!is_operator && given[0].ready && given[1].ready &&
         broadcast_operands(given, 2, &shape) && size_of(&shape) >= eager_below()) {
         given[0].ready = 0;
     }
@@ -440,11 +384,7 @@ PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *o
     if (now != NULL || PyErr_Occurred()) {
         return now;
     }
-    PyObject *node = record_operation(op, loops, given, 2, &shape);
-    if (node != NULL && shape.nd == 0 && name != NULL) {
-        node = name_scalar(node, name);
-    }
-    return from_node(node);
+    return from_node(record_operation(op, loops, given, 2, &shape));
 }
 
 PyObject *recorded_unary(PyObject *op, PyObject *loops, Core *self)
@@ -462,24 +402,18 @@ PyObject *recorded_unary(PyObject *op, PyObject *loops, Core *self)
     return from_node(record_operation(op, loops, &given, 1, &shape));
 }
 
-
 PyObject *recorded_operator(PyObject *op, Core *self)
 {
     Given given;
     if (op == NULL || hooks.loops == NULL || !may_record() || !look_at((PyObject *)self, &given) ||
-        given.ready || given.kind == NUMBER) {
+        given.ready || given.g.nd == 0) {
         return NULL;
     }
     if (op == hooks.square_op && ((PyArray_Descr *)given.dtype)->type_num == NPY_BOOL) {
         return NULL; /* as a power: versions of NumPy differ about booleans */
     }
     PyObject *loop = loop_of(op, PyTuple_Pack(1, given.dtype));
-    int kind = ((PyArray_Descr *)given.dtype)->kind;
-    if (loop == NULL ||
-        (given.g.nd == 0 && (!are_scalars(&given, 1) || is_of_scalars(op, kind)))) {
-        return NULL;
-    }
-    return from_node(build_node(op, loop, &given, 1, &given.g));
+    return loop == NULL ? NULL : from_node(build_node(op, loop, &given, 1, &given.g));
 }
 
 PyObject *recorded_reduction(PyObject *row, Core *self, PyObject *axis, PyObject *keepdims)

@@ -84,7 +84,7 @@ PyObject *part_pick(Core *self, PyObject *key);
 /* Few elements become a number that the dtype holds, or elements of the same dtype and shape that
    lie elsewhere, without NumPy's way to its loop. Whether that was done. */
 int write_plainly(PyArrayObject *whole, const Geometry *g, PyObject *right);
-/* Whether no byte lies in the memory of both, whose elements have one size: asked of their extents. */
+/* Whether no byte lies in the memory of both, whose elements have one size: by their extents. */
 int are_apart(const char *first, int nd, const npy_intp *dims, const npy_intp *strides,
               PyArrayObject *other);
 /* As `Storage.shared`: whether other code has the memory of a block; forgets exports that ended. */

@@ -141,7 +141,7 @@ static PyObject *of_two(UfuncCore *self, PyObject *left, PyObject *right)
                 }
                 found = !is_known(self) ? NULL : recorded_binary(
                     PyTuple_GET_ITEM(self->rows, 0), self->known, (Core *)args[k], args[!k], k,
-                    NULL);
+                    0);
                 return found != NULL || PyErr_Occurred() ? found : at_once(self, args, 2);
             }
             if (given[k] == NULL) {
@@ -176,7 +176,7 @@ static PyObject *of_two(UfuncCore *self, PyObject *left, PyObject *right)
     int first = IS_ARRAY(left) ? 0 : 1;
     if (result == NULL && thin && !PyErr_Occurred() && is_known(self)) { /* much is recorded */
         return recorded_binary(PyTuple_GET_ITEM(self->rows, 0), self->known, (Core *)args[first],
-                               args[!first], first, NULL);
+                               args[!first], first, 0);
     }
     return parts(result);
 }
