@@ -32,6 +32,11 @@
 
 /* ---------------------------------------------------------------------------------------- array */
 
+/* What module.c offers Python: functions of one argument, of none, or of a tuple of them; and of an
+   array of arguments. */
+typedef PyObject *Offered(PyObject *module, PyObject *given);
+typedef PyObject *OfferedFast(PyObject *module, PyObject *const *args, Py_ssize_t count);
+
 /* The slots of an array; ndarray.py says what they hold. NULL: not set. */
 typedef struct Core {
     PyObject_HEAD
@@ -80,10 +85,10 @@ PyArrayObject *present_values(Core *x);
 /* The transpose of an aliased array (new); NULL without an exception: Python does it. */
 PyObject *part_transposed(Core *self);
 /* Iterates over an array by its indices. */
-PyObject *array_items(PyObject *module, PyObject *x);
+Offered array_items;
 /* Drop the real view of an array. */
 void part_forget(Core *x);
-PyObject *kept_real(PyObject *module, PyObject *const *args, Py_ssize_t count);
+OfferedFast kept_real;
 int reals_ready(void);
 extern PyTypeObject RealsType;
 
@@ -155,15 +160,9 @@ PyObject *array_compare(PyObject *self, PyObject *other, int op);
 int operators_ready(void);
 /* Find the loops of the operators, as soon as the op table has said how to call them. */
 int operators_find_loops(void);
-PyObject *array_adopt(PyObject *module, PyObject *type);
-PyObject *array_operator(PyObject *module, PyObject *args);
-PyObject *array_override(PyObject *module, PyObject *type);
-PyObject *array_serve(PyObject *module, PyObject *args);
-PyObject *array_buffer(PyObject *module, PyObject *function);
-PyObject *array_new(PyObject *module, PyObject *type);
-PyObject *array_alone(PyObject *module, PyObject *node);
-PyObject *array_direct(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *array_may_grow(PyObject *module, PyObject *value);
+Offered array_adopt, array_operator, array_override, array_serve, array_buffer, array_new,
+    array_alone, array_may_grow;
+OfferedFast array_direct;
 
 /* A lazyfuse array around a new result: a NumPy array below the eager threshold that may not
    grow; other objects stay as they are. Steals `value`; NULL stays NULL. */
@@ -192,13 +191,6 @@ typedef struct {
     short index[TYPES]; /* into `functions`, -1: none that is taken */
     unsigned char out[TYPES];
 } Loops;
-
-/* A number or an array, as an inner loop reads it. */
-typedef struct {
-    PyArrayObject *array; /* NULL: a number */
-    int type;
-    npy_clongdouble number; /* room for any, aligned for all */
-} Operand;
 
 int loops_ready(void);
 /* The bytes of an element of a plain dtype. */
@@ -313,10 +305,7 @@ static inline int expressions_settle(void)
    known. */
 int may_wait(PyObject *function, int at_once);
 void sites_clear(void);
-PyObject *expressions_ran(PyObject *module, PyObject *nothing);
-PyObject *expressions_forget(PyObject *module, PyObject *nothing);
-PyObject *expressions_count(PyObject *module, PyObject *nothing);
-PyObject *expressions_compile_above(PyObject *module, PyObject *count);
+Offered expressions_ran, expressions_forget, expressions_count, expressions_compile_above;
 int expressions_ready(void);
 
 /* --------------------------------------------------------------------------------------- blocks */
@@ -325,15 +314,14 @@ extern PyTypeObject LeaseType;
 /* `BufferPool.empty`: an array of a pool (new), not initialised. */
 PyObject *pool_array(PyObject *pool, int nd, npy_intp *dims, PyArray_Descr *descr);
 PyObject *array_from(PyObject *pool, PyObject *shape, PyObject *dtype);
-PyObject *pool_empty(PyObject *module, PyObject *const *args, Py_ssize_t count);
+OfferedFast pool_empty;
 
 /* ---------------------------------------------------------------------------------------- masks */
 
 /* `a[key]` and `a[key] = value` as NumPy does them, and faster where the key is a mask. */
 PyObject *read_items(PyArrayObject *a, PyObject *key);
 int write_items(PyArrayObject *a, PyObject *key, PyObject *value);
-PyObject *masks_take(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *masks_put(PyObject *module, PyObject *const *args, Py_ssize_t count);
+OfferedFast masks_take, masks_put;
 
 /* ---------------------------------------------------------------------------------------- calls */
 
@@ -341,20 +329,10 @@ extern PyTypeObject UfuncCoreType;
 /* Whether `x` is a ufunc of ours and NumPy's with so many operands. */
 int ufunc_takes(PyObject *x, int count);
 extern PyTypeObject QuickType;
-PyObject *ufunc_adopt(PyObject *module, PyObject *type);
-PyObject *quick_method(PyObject *module, PyObject *args);
-PyObject *quick_first_array(PyObject *module, PyObject *args);
-PyObject *quick_created(PyObject *module, PyObject *args);
-PyObject *quick_listed(PyObject *module, PyObject *args);
-PyObject *quick_any_arrays(PyObject *module, PyObject *args);
-PyObject *call_plainly(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *geometry_shape(PyObject *module, PyObject *x);
-PyObject *geometry_ndim(PyObject *module, PyObject *x);
-PyObject *geometry_dtype(PyObject *module, PyObject *x);
-PyObject *geometry_size(PyObject *module, PyObject *x);
-PyObject *geometry_transposed(PyObject *module, PyObject *x);
-PyObject *geometry_real(PyObject *module, PyObject *x);
-PyObject *geometry_imag(PyObject *module, PyObject *x);
+Offered ufunc_adopt, quick_method, quick_first_array, quick_created, quick_listed, quick_any_arrays,
+    geometry_shape, geometry_ndim, geometry_dtype, geometry_size, geometry_transposed,
+    geometry_real, geometry_imag;
+OfferedFast call_plainly;
 
 /* ---------------------------------------------------------------------------------------- hooks */
 
@@ -402,8 +380,7 @@ extern Bindings hooks;
 extern unsigned long stretch_thread;
 
 PyObject *stretch_leave(PyObject *result);
-PyObject *stretch_begin(PyObject *module, PyObject *none);
-PyObject *frame_local(PyObject *module, PyObject *args);
+Offered stretch_begin, frame_local;
 /* A local name of a frame, by its place where that is known to C (new); NULL: it has no value. */
 PyObject *local_of(PyFrameObject *frame, int at, PyObject *name);
 
@@ -450,11 +427,7 @@ static inline PyObject *span_result(Span span, PyObject *result, SpanKind kind)
     return result;
 }
 
-PyObject *spans_switch(PyObject *module, PyObject *on);
-PyObject *spans_take(PyObject *module, PyObject *none);
-PyObject *span_begin(PyObject *module, PyObject *none);
-PyObject *span_end(PyObject *module, PyObject *given);
-PyObject *span_skip(PyObject *module, PyObject *seconds);
+Offered spans_switch, spans_take, span_begin, span_end, span_skip;
 
 /* Names of attributes, arguments and entries, interned. */
 #define NAMES(_)                                                                                   \
@@ -475,7 +448,7 @@ NAMES(NAME)
 #undef NAME
 
 int names_ready(void);
-PyObject *hooks_bind(PyObject *module, PyObject *args);
+Offered hooks_bind;
 
 /* Where the slots of Python's classes lie: found once, when a class is bound. */
 typedef struct {
@@ -606,9 +579,7 @@ int order_nodes(PyObject *roots, PyObject *order, Table *table, Stack *stack);
 
 extern PyTypeObject NotesType;
 int walk_ready(void);
-PyObject *walk_roots(PyObject *module, PyObject *roots);
-PyObject *walk_frontier(PyObject *module, PyObject *args);
-PyObject *notes_new(PyObject *module, PyObject *args);
+Offered walk_roots, walk_frontier, notes_new;
 
 /* ------------------------------------------------------------------------------------- launches */
 
@@ -620,7 +591,7 @@ typedef struct {
 } Crew;
 
 extern PyTypeObject RowsType;
-PyObject *rows_new(PyObject *module, PyObject *args);
+Offered rows_new;
 /* The launch, its arrays at these addresses, its scalars packed: the IEEE flags; -1: an error.
    Releases Python's lock. */
 long rows_launch(PyObject *rows, const int64_t *addresses, const char *scalars, const Crew *crew);
@@ -638,12 +609,8 @@ int copy_elements(int64_t target, int64_t source, PyObject *description);
 /* --------------------------------------------------------------------------------------- replay */
 
 extern PyTypeObject ReplayProgramType;
-PyObject *replay_program(PyObject *module, PyObject *args);
-PyObject *replay_bind(PyObject *module, PyObject *const *args, Py_ssize_t given);
-PyObject *replay_find(PyObject *module, PyObject *const *args, Py_ssize_t given);
-PyObject *replay_begin(PyObject *module, PyObject *const *args, Py_ssize_t given);
-PyObject *replay_play(PyObject *module, PyObject *const *args, Py_ssize_t given);
-PyObject *replay_commit(PyObject *module, PyObject *const *args, Py_ssize_t given);
+Offered replay_program;
+OfferedFast replay_bind, replay_find, replay_begin, replay_play, replay_commit;
 
 /* ------------------------------------------------------------------------------------- recorded */
 
@@ -680,10 +647,10 @@ typedef struct {
 PyObject *governed_call(PyObject *op, PyObject *const *args, int count, Py_ssize_t size);
 /* Seconds since the first call: a number that is small enough for nanoseconds. */
 double seconds_now(void);
-PyObject *clock_seconds(PyObject *module, PyObject *nothing);
+Offered clock_seconds;
 /* What replays took since `played` was called. */
 extern double replay_seconds;
-PyObject *played(PyObject *module, PyObject *nothing);
+Offered played;
 /* Whether any place is governed; whether this one is, for results of that size. */
 int is_governing(void);
 int is_governed_here(Py_ssize_t size);
@@ -691,9 +658,7 @@ int is_governed_here(Py_ssize_t size);
    operations would have been recorded. */
 int governed_begin(Governed *turn, Py_ssize_t size);
 void governed_end(const Governed *turn, Py_ssize_t operations);
-PyObject *govern(PyObject *module, PyObject *args);
-PyObject *governed_at(PyObject *module, PyObject *args);
-PyObject *ungovern(PyObject *module, PyObject *nothing);
+Offered govern, governed_at, ungovern;
 
 /* ------------------------------------------------------------------------------ exported memory */
 
@@ -708,7 +673,7 @@ int exported_into(
 PyObject *called_at_once(PyObject *op, PyObject *const *args, int count);
 /* The values of an operand that has them, as NumPy takes it (new); NULL without an exception. */
 PyObject *value_there(PyObject *x);
-PyObject *exported_join(PyObject *module, PyObject *const *args, Py_ssize_t given);
+OfferedFast exported_join;
 /* Memory of the CPU's pool for a large result (new); an array over it, which steals it. */
 PyObject *large_room(int nd, npy_intp *dims, int type);
 PyObject *array_over(PyObject *value);
@@ -724,12 +689,7 @@ int exported_write(Core *self, PyObject *key, PyObject *value);
 
 extern PyTypeObject NoteType, SectionType;
 int drop_threads(void);
-PyObject *section_setup(PyObject *module, PyObject *args);
-PyObject *section_new_main(PyObject *module, PyObject *ident);
-PyObject *section_put_off(PyObject *module, PyObject *nothing);
-PyObject *section_bring_back(PyObject *module, PyObject *nothing);
-PyObject *section_enter(PyObject *module, PyObject *nothing);
-PyObject *section_leave(PyObject *module, PyObject *nothing);
-PyObject *section_collect_late(PyObject *module, PyObject *nothing);
+Offered section_setup, section_new_main, section_put_off, section_bring_back, section_enter,
+    section_leave, section_collect_late;
 
 #endif
