@@ -71,6 +71,7 @@ def _library(source: Source) -> Any:
     types, compiler = heavy("numba.core.types"), heavy("numba.core.compiler")
     target = heavy("numba.core.registry").cpu_target
     typing_context, context = target.typing_context, target.target_context
+    numba_runtime.namespace()
     typing_context.refresh()
     context.refresh()
     library = _library_class()(context.codegen(), source.name)

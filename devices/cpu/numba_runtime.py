@@ -41,86 +41,38 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..caches import CONSTANT, DTYPES, cached
 from ..late_imports import module as heavy
 from ..pools import vector_math
-from .intrinsics import (
-    byte_table,
-    compact,
-    ieee_flags,
-    loop_metadata,
-    memory,
-    pairwise,
-    streaming_store,
-)
+from .frontend import builtins, kinds
+from .frontend.kinds import Unsupported
+from .frontend.values import Value, llvm_type
+from .intrinsics import memory
 
-# dtype -> name of numba's type
-NUMBA_TYPES = {
-    "b1": "boolean",
-    "i1": "int8",
-    "i2": "int16",
-    "i4": "int32",
-    "i8": "int64",
-    "u1": "uint8",
-    "u2": "uint16",
-    "u4": "uint32",
-    "u8": "uint64",
-    "f4": "float32",
-    "f8": "float64",
-    "c8": "complex64",
-    "c16": "complex128",
-}
+_TYPE_NAMES = {code: name for name, code in kinds.TYPES.items()}
 
 
 @cached(1, CONSTANT, clears=False)
 def namespace() -> dict[str, Any]:
-    """All names of the module's docstring; the globals of each program are a copy."""
-    types = heavy("numba.core.types")
+    """All names of the module's docstring; the globals of each program are a copy.
+
+    numba knows the functions after its contexts' next `refresh`.
+    """
+    types, features = heavy("numba.core.types"), target_features()
     names: dict[str, Any] = {"np": np, "math": math, "njit": _helpers()}
-    for code, type_name in NUMBA_TYPES.items():
-        names[type_name] = getattr(types, type_name)
-        names[f"pointer_{code}"] = _pointer(code)
-        names[f"local_{code}"] = _local(code)
-        names[f"scalar_{code}"] = _scalar(code)
-    features = target_features()
-    for name, arity in vector_math.ARITY.items():
-        names[f"vm_{name}"] = _vector_math(name, arity, 8, features)
-        names[f"vmf_{name}"] = _vector_math(name, arity, 4, features)
-    for code in pairwise.CODES:
-        names[f"pairwise_{code}"] = pairwise.intrinsic(code)
-    for size in compact.SIZES:
-        names[f"compact_{size}"] = compact.intrinsic(size, features)
-    names["read_bytes"] = byte_table.intrinsic(features)
-    names["stream"] = streaming_store.intrinsic()
-    names["fence_streaming_stores"] = streaming_store.fence()
-    names["select"] = _intrinsic(_select)
-    names["shifted"] = _intrinsic(_shifted)
+    names |= {name: getattr(types, name) for name in kinds.TYPES}
     names["CONVERTS_WIDE"] = vector_math.converts_wide(features)
-    names["independent"] = _statement(lambda builder: loop_metadata.mark(builder))
-    for count in (2, 4):
-        names[f"independent_{count}"] = _statement(
-            partial(loop_metadata.side_by_side, count, features)
-        )
-    names["one_vector"] = _statement(lambda builder: loop_metadata.mark(builder, 8))
-    names["clear_flags"] = _statement(ieee_flags.clear)
-    names["test_flags"] = _test_flags()
-    return names
+    return names | {name: _known(each, features) for name, each in builtins.OWN.items()}
 
 
 @cached(1, CONSTANT, clears=False)
 def target_features() -> str:
     """The CPU features that numba compiles for, in LLVM's spelling."""
     return str(heavy("numba.core.registry").cpu_target.target_context.codegen()._tm_features)
-
-
-def _intrinsic(function: Any, **options: Any) -> Any:
-    extending = heavy("numba.core.extending")
-    return extending.intrinsic(**options)(function) if options else extending.intrinsic(function)
 
 
 def _helpers() -> Any:
@@ -145,7 +97,7 @@ def _helpers() -> Any:
 @cached(why=DTYPES, clears=False)
 def _pointer_type(code: str) -> Any:
     types = heavy("numba.core.types")
-    return _pointer_class()(types.uint8 if code == "b1" else getattr(types, NUMBA_TYPES[code]))
+    return _pointer_class()(types.uint8 if code == "b1" else getattr(types, _TYPE_NAMES[code]))
 
 
 @cached(1, CONSTANT, clears=False)
@@ -167,9 +119,7 @@ def _pointer_class() -> Any:
         return _packed(context, builder, result, memory.load(builder, place, is_complex))
 
     def store(context: Any, builder: Any, signature: Any, args: Any) -> None:
-        value: tuple[Any, ...] = (args[2],)
-        if isinstance(signature.args[2], types.Complex):
-            value = builder.extract_value(args[2], 0), builder.extract_value(args[2], 1)
+        value = _parts(builder, signature.args[2], args[2])
         memory.store(builder, builder.gep(args[0], [args[1]]), value)
 
     extending.register_model(LoopPointer)(extending.models.PointerModel)
@@ -179,70 +129,83 @@ def _pointer_class() -> Any:
     return LoopPointer
 
 
-def _pointer(code: str) -> Any:
-    int64, pointer_type = heavy("numba.core.types").int64, _pointer_type(code)
+class _Walk(NamedTuple):
+    """What functions of frontend/builtins.py read of the walk over a text."""
+
+    builder: Any
+    features: str
+    depth: int = 0
+
+
+def _known(emit: builtins.Function, features: str) -> Any:
+    """A function of the language, in numba's terms."""
+    types, templates = heavy("numba.core.types"), heavy("numba.core.typing.templates")
+
+    def stub() -> None:
+        """Stands for the function in texts."""
+
+    class Template(templates.AbstractTemplate):  # type: ignore[misc, name-defined]
+        key = stub
+        prefer_literal = True
+
+        def generic(self, args: Any, keywords: Any) -> Any:
+            try:
+                result = _result(emit, args, features)
+            except Unsupported:
+                return None  # numba then reports that no such call exists
+            return templates.signature(result, *args)
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.inttoptr(args[0], context.get_value_type(pointer_type))
+        given = zip(signature.args, args, strict=True)
+        values = [_value(kind, _parts(builder, kind, each)) for kind, each in given]
+        found = emit(_Walk(builder, features), values)
+        if found is None:
+            return context.get_dummy_value()
+        return _packed(context, builder, signature.return_type, found.parts)
 
-    def pointer(typing_context: Any, address: Any) -> Any:
-        return pointer_type(int64), build
+    templates.infer_global(stub, types.Function(Template))
+    heavy("numba.extending").lower_builtin(stub, types.VarArg(types.Any))(build)
+    return stub
 
-    return _intrinsic(pointer)
+
+@cached(1024)
+def _result(emit: builtins.Function, args: tuple[Any, ...], features: str) -> Any:
+    """The type of a call's result: the call is emitted into a module that nobody reads."""
+    ir, types = heavy("llvmlite.ir"), heavy("numba.core.types")
+    given = [_value(kind, ()) for kind in args]
+    parts = [[llvm_type(each.kind)] * (2 if each.kind[0] == "c" else 1) for each in given]
+    kind = ir.FunctionType(ir.VoidType(), [each for some in parts for each in some])
+    function = ir.Function(ir.Module(), kind, "trial")
+    left = iter(function.args)
+    values = [
+        each._replace(parts=tuple([next(left) for _ in some]))
+        for each, some in zip(given, parts, strict=True)
+    ]
+    found = emit(_Walk(ir.IRBuilder(function.append_basic_block()), features), values)
+    if found is None:
+        return types.none
+    if found.kind[0] == "*":
+        return _pointer_type(found.target)
+    return getattr(types, _TYPE_NAMES[found.kind])
 
 
-def _select(typing_context: Any, condition: Any, first: Any, second: Any) -> Any:
+def _value(kind: Any, parts: tuple[Any, ...]) -> Value:
+    """A value of one of numba's types; raises `Unsupported` if texts have none of that type."""
     types = heavy("numba.core.types")
-
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        condition, *arms = args
-        if not isinstance(signature.return_type, types.Complex):
-            return builder.select(condition, *arms)
-        made = context.make_complex(builder, signature.return_type)  # vectors hold no pairs
-        for k, part in enumerate(("real", "imag")):
-            halves = [builder.extract_value(arm, k) for arm in arms]
-            setattr(made, part, builder.select(condition, *halves))
-        return made._getvalue()
-
-    return first(types.boolean, first, first), build
+    literal = kind.literal_value if isinstance(kind, types.Literal) else None
+    kind = types.unliteral(kind)
+    is_pointer = isinstance(kind, types.CPointer)
+    code = kinds.NAMES.get(str(kind.dtype if is_pointer else kind))
+    if code is None:
+        raise Unsupported(f"[translate] {kind}")
+    return Value("*" * is_pointer + code, parts, literal)
 
 
-def _shifted(typing_context: Any, pointer: Any, count: Any) -> Any:
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.gep(args[0], [args[1]])
-
-    return pointer(pointer, heavy("numba.core.types").int64), build
-
-
-def _local(code: str) -> Any:
-    types = heavy("numba.core.types")
-    pointer_type = _pointer_type(code)
-
-    def local(typing_context: Any, count: Any) -> Any:
-        if not isinstance(count, types.IntegerLiteral):
-            return None  # numba then reports that no such call exists
-
-        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            element = context.get_data_type(pointer_type.dtype)
-            return memory.local(builder, element, count.literal_value)
-
-        return pointer_type(count), build
-
-    return _intrinsic(local, prefer_literal=True)
-
-
-def _scalar(code: str) -> Any:
-    types = heavy("numba.core.types")
-    result = getattr(types, NUMBA_TYPES[code])
-
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        scalars, slot = args
-        return _packed(context, builder, result, memory.scalar(builder, scalars, slot, code))
-
-    def scalar(typing_context: Any, scalars: Any, k: Any) -> Any:
-        return result(scalars, types.int64), build
-
-    return _intrinsic(scalar)
+def _parts(builder: Any, kind: Any, value: Any) -> tuple[Any, ...]:
+    """The LLVM values of one of numba's: a complex number has two."""
+    if not isinstance(kind, heavy("numba.core.types").Complex):
+        return (value,)
+    return builder.extract_value(value, 0), builder.extract_value(value, 1)
 
 
 def _packed(context: Any, builder: Any, kind: Any, parts: Sequence[Any]) -> Any:
@@ -252,42 +215,3 @@ def _packed(context: Any, builder: Any, kind: Any, parts: Sequence[Any]) -> Any:
     made = context.make_complex(builder, kind)
     made.real, made.imag = parts
     return made._getvalue()
-
-
-def _vector_math(name: str, arity: int, size: int, features: str) -> Any:
-    types = heavy("numba.core.types")
-    element = types.float64 if size == 8 else types.float32
-
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.call(vector_math.declare(builder.module, name, size, features), args)
-
-    def of_one(typing_context: Any, x: Any) -> Any:
-        return element(element), build
-
-    def of_two(typing_context: Any, x: Any, y: Any) -> Any:
-        return element(element, element), build
-
-    return _intrinsic(of_one if arity == 1 else of_two)
-
-
-def _statement(emit: Any) -> Any:
-    """A call without arguments or value that runs `emit(builder)`."""
-    none = heavy("numba.core.types").none
-
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        emit(builder)
-        return context.get_dummy_value()
-
-    def statement(typing_context: Any) -> Any:
-        return none(), build
-
-    return _intrinsic(statement)
-
-
-def _test_flags() -> Any:
-    types = heavy("numba.core.types")
-
-    def test_flags(typing_context: Any) -> Any:
-        return types.int32(), lambda context, builder, signature, args: ieee_flags.test(builder)
-
-    return _intrinsic(test_flags)

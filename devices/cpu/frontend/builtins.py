@@ -1,6 +1,7 @@
 """The functions and names of texts of language "numba" (numba_runtime.py lists them).
 
-Owns which call emits what. A function gets the walk over the text and the values of its arguments.
+Owns which call emits what, for both compilers: numba_runtime.py gives these functions to numba. A
+function gets the walk over the text and the values of its arguments.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ..intrinsics import (
 )
 from . import arithmetic, kinds
 from .kinds import Unsupported
-from .values import Value, constant, convert, element_type, llvm_type
+from .values import Value, constant, convert, element_type, llvm_type, truth
 
 Function = Callable[[Any, list[Value]], "Value | None"]
 
@@ -154,11 +155,10 @@ def _test_flags(walk: Any, given: list[Value]) -> Value:
 
 def _select(walk: Any, given: list[Value]) -> Value:
     condition, first, second = _arguments(given, 3)
-    if condition.kind != "b1" or first.kind not in kinds.CODES:
-        raise Unsupported("[translate] select")
+    chosen = truth(walk.builder, condition).ir
     other = convert(walk.builder, second, first.kind)
     pairs = zip(first.parts, other.parts, strict=True)
-    return Value(first.kind, tuple([walk.builder.select(condition.ir, *pair) for pair in pairs]))
+    return Value(first.kind, tuple([walk.builder.select(chosen, *pair) for pair in pairs]))
 
 
 def _shifted(walk: Any, given: list[Value]) -> Value:
@@ -194,11 +194,7 @@ def _complex(walk: Any, given: list[Value]) -> Value:
     return arithmetic.made_complex(walk.builder, *_arguments(given, 2))
 
 
-FUNCTIONS: dict[str, Function] = {
-    "abs": _abs,
-    "complex": _complex,
-    "max": _least(">"),
-    "min": _least("<"),
+OWN: dict[str, Function] = {
     "select": _select,
     "shifted": _shifted,
     "read_bytes": _read_bytes,
@@ -211,20 +207,23 @@ FUNCTIONS: dict[str, Function] = {
     "independent_4": _side_by_side(4),
     "one_vector": _loop_mark(lambda walk: loop_metadata.mark(walk.builder, 8)),
 }
+"""The functions that numba_runtime.py adds to numba's."""
+for _code in kinds.CODES:
+    OWN[f"pointer_{_code}"] = _pointer(_code)
+    OWN[f"local_{_code}"] = _local(_code)
+    OWN[f"scalar_{_code}"] = _scalar(_code)
+for _code in pairwise.CODES:
+    OWN[f"pairwise_{_code}"] = _pairwise(_code)
+for _size in compact.SIZES:
+    OWN[f"compact_{_size}"] = _compact(_size)
+for _name in vector_math.ARITY:
+    OWN[f"vm_{_name}"] = _vector_math(_name, 8)
+    OWN[f"vmf_{_name}"] = _vector_math(_name, 4)
+
+FUNCTIONS = OWN | {"abs": _abs, "complex": _complex, "max": _least(">"), "min": _least("<")}
 for _name, _code in kinds.NAMES.items():
     FUNCTIONS[_name] = FUNCTIONS[f"np.{_name}"] = _cast(_code)
 for _name in arithmetic.ROUNDING:
     FUNCTIONS[f"np.{_name}"] = _of_one(_name)
 for _name in ("fmod", "copysign"):
     FUNCTIONS[f"np.{_name}"] = _of_two(_name)
-for _code in kinds.CODES:
-    FUNCTIONS[f"pointer_{_code}"] = _pointer(_code)
-    FUNCTIONS[f"local_{_code}"] = _local(_code)
-    FUNCTIONS[f"scalar_{_code}"] = _scalar(_code)
-for _code in pairwise.CODES:
-    FUNCTIONS[f"pairwise_{_code}"] = _pairwise(_code)
-for _size in compact.SIZES:
-    FUNCTIONS[f"compact_{_size}"] = _compact(_size)
-for _name in vector_math.ARITY:
-    FUNCTIONS[f"vm_{_name}"] = _vector_math(_name, 8)
-    FUNCTIONS[f"vmf_{_name}"] = _vector_math(_name, 4)

@@ -10,9 +10,7 @@ from ...base import DeviceError
 
 CODES = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8", "c8", "c16")
 
-# The names that texts use for types, and what Python's own mean.
-NAMES = {
-    "bool": "b1",
+TYPES = {
     "boolean": "b1",
     "int8": "i1",
     "int16": "i2",
@@ -26,9 +24,10 @@ NAMES = {
     "float64": "f8",
     "complex64": "c8",
     "complex128": "c16",
-    "int": "i8",
-    "float": "f8",
 }
+"""The names of numba's types."""
+NAMES = TYPES | {"bool": "b1", "int": "i8", "float": "f8"}
+"""The names that texts use for types, Python's own among them."""
 
 
 class Unsupported(DeviceError):

@@ -16,22 +16,8 @@ _LANES = 64
 _NAME = "lf_read_bytes"
 
 
-def intrinsic(features: str) -> Any:
-    """The function `read_bytes(out, table, index, count)`: `out[k] = table[index[k]]`."""
-    types, extending = heavy("numba.core.types"), heavy("numba.core.extending")
-
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        emit(builder, features, args)
-        return context.get_dummy_value()
-
-    def read_bytes(context: Any, out: Any, table: Any, index: Any, count: Any) -> Any:
-        return types.void(out, table, index, types.int64), build
-
-    return extending.intrinsic(read_bytes)
-
-
 def emit(builder: Any, features: str, args: Any) -> None:
-    """Call `read_bytes` with LLVM values."""
+    """Call `read_bytes(out, table, index, count)` with LLVM values: `out[k] = table[index[k]]`."""
     wide = "+avx512vbmi" in features.split(",")
     function = builder.module.globals.get(_NAME) or _function(builder.module, wide)
     kinds = function.type.pointee.args[:3]

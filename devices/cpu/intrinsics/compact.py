@@ -17,26 +17,13 @@ SIZES = (1, 2, 4, 8, 16)
 _FEATURE = {1: "+avx512vbmi2", 2: "+avx512vbmi2", 4: "+avx512f", 8: "+avx512f"}
 
 
-def intrinsic(size: int, features: str) -> Any:
-    """The function `compact_<size>(out, data, mask, count, room)` that generated text calls.
+def emit(builder: Any, size: int, features: str, args: Any) -> Any:
+    """Call `compact_<size>(out, data, mask, count, room)` with LLVM values.
 
     It writes the elements of `data` whose byte in `mask` is not 0 to `out`, and stops after reading
     `count` or writing `room` elements. It returns the number written. It touches no byte behind
     `room`.
     """
-    types, extending = heavy("numba.core.types"), heavy("numba.core.extending")
-
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return emit(builder, size, features, args)
-
-    def compact(context: Any, out: Any, data: Any, mask: Any, count: Any, room: Any) -> Any:
-        return types.int64(out, data, mask, types.int64, types.int64), build
-
-    return extending.intrinsic(compact)
-
-
-def emit(builder: Any, size: int, features: str, args: Any) -> Any:
-    """Call `compact_<size>` with LLVM values; the number of elements written."""
     wide = _FEATURE.get(size, "none") in features.split(",")
     function = _function(builder.module, size, wide)
     kinds = function.type.pointee.args[:3]

@@ -16,26 +16,6 @@ LANES = 8  # accumulators: for complex numbers, four for the real and four for t
 BLOCK = 128  # floats that the accumulators sum; NumPy halves what is longer
 
 
-def intrinsic(code: str) -> Any:
-    """The function `pairwise_<code>` that generated text calls."""
-    types, extending = heavy("numba.core.types"), heavy("numba.core.extending")
-    names = {"f4": "float32", "f8": "float64", "c8": "complex64", "c16": "complex128"}
-    result = getattr(types, names[code])
-
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        total = emit(builder, code, *args)
-        if code[0] == "f":
-            return total[0]
-        made = context.make_complex(builder, result)
-        made.real, made.imag = total
-        return made._getvalue()
-
-    def pairwise(typing_context: Any, pointer: Any, count: Any) -> Any:
-        return result(pointer, types.int64), build
-
-    return extending.intrinsic(pairwise)
-
-
 def emit(builder: Any, code: str, pointer: Any, count: Any) -> tuple[Any, ...]:
     """Call `pairwise_<code>` with LLVM values; the sum, or its real and imaginary part."""
     function = _function(builder.module, code)

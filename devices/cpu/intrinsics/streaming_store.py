@@ -17,36 +17,8 @@ LINE = 64  # bytes: a cache line, and one vector of AVX-512
 _NAME = "lf_stream"
 
 
-def intrinsic() -> Any:
-    """`stream(address, pointer, bytes)`: copy `bytes` from a buffer to disjoint memory."""
-    types, extending = heavy("numba.core.types"), heavy("numba.core.extending")
-
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        emit(builder, *args)
-        return context.get_dummy_value()
-
-    def stream(context: Any, address: Any, pointer: Any, count: Any) -> Any:
-        return types.none(types.int64, pointer, types.int64), build
-
-    return extending.intrinsic(stream)
-
-
-def fence() -> Any:
-    """`fence_streaming_stores()`: a thread that sees later writes also sees streamed ones."""
-    types, extending = heavy("numba.core.types"), heavy("numba.core.extending")
-
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        emit_fence(builder)
-        return context.get_dummy_value()
-
-    def fence_streaming_stores(context: Any) -> Any:
-        return types.none(), build
-
-    return extending.intrinsic(fence_streaming_stores)
-
-
 def emit(builder: Any, address: Any, source: Any, count: Any) -> None:
-    """Call `stream` with LLVM values."""
+    """Call `stream` with LLVM values: copy `count` bytes from a buffer to disjoint memory."""
     byte = heavy("llvmlite.ir").IntType(8).as_pointer()
     function = builder.module.globals.get(_NAME) or _function(builder.module)
     target = builder.inttoptr(address, byte)
@@ -54,7 +26,7 @@ def emit(builder: Any, address: Any, source: Any, count: Any) -> None:
 
 
 def emit_fence(builder: Any) -> None:
-    """`fence_streaming_stores()`."""
+    """`fence_streaming_stores()`: a thread that sees later writes also sees streamed ones."""
     builder.fence("seq_cst")
 
 
