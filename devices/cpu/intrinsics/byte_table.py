@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...late_imports import module as heavy
+from .loops import loop
 
 ENTRIES = 256
 _LANES = 64
@@ -42,29 +43,17 @@ def _function(module: Any, wide: bool) -> Any:
     def at(memory: Any, place: Any) -> Any:
         return build.bitcast(build.gep(memory, [place]), vector.as_pointer())
 
-    def many(place: Any) -> None:
+    def many(place: Any, _: Any) -> tuple[()]:
         chosen = build.load(at(index, place), align=1)
         low, high = (build.call(permute, [a, chosen, b]) for a, b in (parts[:2], parts[2:]))
         upper = build.icmp_signed("<", chosen, ir.Constant(vector, None))
         build.store(build.select(upper, high, low), at(out, place), align=1)
+        return ()
 
-    def one(place: Any) -> None:
+    def one(place: Any, _: Any) -> tuple[()]:
         chosen = build.zext(build.load(build.gep(index, [place])), int64)
         build.store(build.load(build.gep(table, [chosen])), build.gep(out, [place]))
-
-    def loop(start: Any, stop: Any, step: int, body: Any) -> None:
-        before = build.block
-        head, inner, after = (function.append_basic_block() for _ in range(3))
-        build.branch(head)
-        build.position_at_end(head)
-        place = build.phi(int64)
-        place.add_incoming(start, before)
-        build.cbranch(build.icmp_signed("<", place, stop), inner, after)
-        build.position_at_end(inner)
-        body(place)
-        place.add_incoming(build.add(place, int64(step)), build.block)
-        build.branch(head)
-        build.position_at_end(after)
+        return ()
 
     whole = int64(0)
     if wide:
@@ -75,7 +64,7 @@ def _function(module: Any, wide: bool) -> Any:
             build.load(at(table, int64(first)), align=1) for first in range(0, ENTRIES, _LANES)
         ]
         whole = build.and_(count, int64(-_LANES))
-        loop(int64(0), whole, _LANES, many)
-    loop(whole, count, 1, one)
+        loop(build, (int64(0), whole, _LANES), (), many)
+    loop(build, (whole, count, 1), (), one)
     build.ret_void()
     return function

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...late_imports import module as heavy
+from .loops import loop
 
 SIZES = (1, 2, 4, 8, 16)
 _FEATURE = {1: "+avx512vbmi2", 2: "+avx512vbmi2", 4: "+avx512f", 8: "+avx512f"}
@@ -99,22 +100,14 @@ class _Writer:
 
     def loop(self, start: Any, before: Any, step: int, body: Any) -> tuple[Any, Any]:
         """Repeat while `step` elements and as much room remain; the final index and number."""
-        build = self.builder
-        entry = build.block
-        head, inner, after = (self.function.append_basic_block() for _ in range(3))
-        build.branch(head)
-        build.position_at_end(head)
-        at, kept = build.phi(self.int64), build.phi(self.int64)
-        at.add_incoming(start, entry)
-        kept.add_incoming(before, entry)
-        further = build.add(at, self.int64(step))
-        some = build.icmp_signed("<=", further, self.count)
-        fits = build.icmp_signed("<=", build.add(kept, self.int64(step)), self.room)
-        build.cbranch(build.and_(some, fits), inner, after)
-        build.position_at_end(inner)
-        now = body(at, kept, step)
-        at.add_incoming(further, build.block)
-        kept.add_incoming(now, build.block)
-        build.branch(head)
-        build.position_at_end(after)
+        build, width = self.builder, self.int64(step)
+        stop = build.sub(self.count, self.int64(step - 1))
+
+        def fits(values: list[Any]) -> Any:
+            return build.icmp_signed("<=", build.add(values[0], width), self.room)
+
+        def turn(at: Any, values: list[Any]) -> list[Any]:
+            return [body(at, values[0], step)]
+
+        at, (kept,) = loop(build, (start, stop, step), [before], turn, fits)
         return at, kept

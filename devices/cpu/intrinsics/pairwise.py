@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...late_imports import module as heavy
+from .loops import loop
 
 CODES = ("f4", "f8", "c8", "c16")
 LANES = 8  # accumulators: for complex numbers, four for the real and four for the imaginary parts
@@ -135,7 +136,7 @@ class _Writer:
             return [build.fadd(each, load(at, index)) for at, each in enumerate(sums)]
 
         firsts = [load(number, int64(0)) for number in range(len(starts))]
-        sums = self.loop(int64(LANES), whole[0], LANES, firsts, step)
+        _, sums = loop(build, (int64(LANES), whole[0], LANES), firsts, step)
         ends = [*whole, build.and_(last, int64(-LANES))]
         found = []
         for number, end in enumerate(ends):
@@ -144,7 +145,8 @@ class _Writer:
                 return [build.fadd(sums[0], load(number, index))]
 
             if number:
-                sums[number] = self.loop(whole[0], end, LANES, [sums[number]], further)[0]
+                over = whole[0], end, LANES
+                (sums[number],) = loop(build, over, [sums[number]], further)[1]
             found.append(self.joined(sums[number], 0))
         begin = build.add(starts[-1], ends[-1])
         found[-1] = self.one_by_one([found[-1]], begin)[0]
@@ -164,7 +166,7 @@ class _Writer:
                 added.append(self.builder.fadd(each, self.builder.load(part, align=1)))
             return added
 
-        return self.loop(start, self.count, 1, total, step)
+        return loop(self.builder, (start, self.count, 1), total, step)[1]
 
     def block(self, whole: Any) -> list[Any]:
         """Eight accumulators over the first `whole` elements, joined in NumPy's order."""
@@ -177,7 +179,8 @@ class _Writer:
             return [self.builder.fadd(sums[0], load(index))]
 
         stride = LANES // self.parts
-        sums = self.loop(self.int64(stride), whole, stride, [load(self.int64(0))], step)[0]
+        over = self.int64(stride), whole, stride
+        (sums,) = loop(self.builder, over, [load(self.int64(0))], step)[1]
         return [self.joined(sums, at) for at in range(self.parts)]
 
     def joined(self, sums: Any, part: int) -> Any:
@@ -189,26 +192,3 @@ class _Writer:
             pairs = zip(lanes[::2], lanes[1::2], strict=True)
             lanes = [self.builder.fadd(first, second) for first, second in pairs]
         return lanes[0]
-
-    def loop(self, start: Any, stop: Any, stride: int, sums: list[Any], step: Any) -> list[Any]:
-        """`for index in range(start, stop, stride): sums = step(index, sums)`."""
-        build = self.builder
-        before = build.block
-        head, body, after = (self.function.append_basic_block() for _ in range(3))
-        build.branch(head)
-        build.position_at_end(head)
-        index = build.phi(self.int64)
-        index.add_incoming(start, before)
-        current = []
-        for each in sums:
-            phi = build.phi(each.type)
-            phi.add_incoming(each, before)
-            current.append(phi)
-        build.cbranch(build.icmp_signed("<", index, stop), body, after)
-        build.position_at_end(body)
-        for phi, value in zip(current, step(index, current), strict=True):
-            phi.add_incoming(value, build.block)
-        index.add_incoming(build.add(index, self.int64(stride)), build.block)
-        build.branch(head)
-        build.position_at_end(after)
-        return current

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...late_imports import module as heavy
+from .loops import loop
 
 LINE = 64  # bytes: a cache line, and one vector of AVX-512
 _NAME = "lf_stream"
@@ -49,36 +50,20 @@ def _function(module: Any) -> Any:
     lines = build.and_(build.sub(count, head), int64(-LINE))
     past = module.add_metadata([ir.IntType(32)(1)])
 
-    def one(at: Any) -> None:
+    def one(at: Any, _: Any) -> tuple[()]:
         build.store(build.load(build.gep(source, [at]), align=1), build.gep(target, [at]), align=1)
+        return ()
 
-    def whole(at: Any) -> None:
+    def whole(at: Any, _: Any) -> tuple[()]:
         place = build.bitcast(build.gep(source, [at]), line.as_pointer())
         written = build.bitcast(build.gep(target, [at]), line.as_pointer())
         store = build.store(build.load(place, align=1), written, align=LINE)
         store.set_metadata("nontemporal", past)
+        return ()
 
-    for first, last, step, body in (
-        (int64(0), head, 1, one),
-        (head, build.add(head, lines), LINE, whole),
-        (build.add(head, lines), count, 1, one),
-    ):
-        _loop(ir, build, (first, last, step), body)
+    loop(build, (int64(0), head, 1), (), one)
+    last = build.add(head, lines)
+    loop(build, (head, last, LINE), (), whole)
+    loop(build, (last, count, 1), (), one)
     build.ret_void()
     return function
-
-
-def _loop(ir: Any, build: Any, over: tuple[Any, Any, int], body: Any) -> None:
-    first, last, step = over
-    function, before = build.function, build.block
-    test, inner, after = (function.append_basic_block() for _ in range(3))
-    build.branch(test)
-    build.position_at_end(test)
-    at = build.phi(ir.IntType(64))
-    at.add_incoming(first, before)
-    build.cbranch(build.icmp_signed("<", at, last), inner, after)
-    build.position_at_end(inner)
-    body(at)
-    at.add_incoming(build.add(at, ir.IntType(64)(step)), build.block)
-    build.branch(test)
-    build.position_at_end(after)
