@@ -79,6 +79,14 @@ def _wrapping(sign: str) -> dict[str, str]:
     return {"iu": f"(to_N({{0}}) {sign} to_N({{1}}))"}
 
 
+def _common(name: str, **fields: Any) -> Op:
+    """The greatest common divisor, or the least common multiple."""
+    signed, unsigned = f"{name}_signed(int64({{0}}), int64({{1}}))", f"{name}_unsigned"
+    texts = {"i": signed, "u": f"{unsigned}(uint64({{0}}), uint64({{1}}))"}
+    in_c = {"iu": f"{name}_T({{0}}, {{1}})"}
+    return elementwise(name, texts, in_c, exact="iu", weak_scalars=False, **fields)
+
+
 # NumPy's vector loops fuse the additions (FMA) where the CPU can; its scalar loops do not
 _PRODUCT = (
     "complex({0}.real * {1}.real - {0}.imag * {1}.imag, {0}.real * {1}.imag + {0}.imag * {1}.real)"
@@ -348,86 +356,34 @@ ARITHMETIC: tuple[Op, ...] = (
         exact="f",
         misreported=ANY,
     ),
-    elementwise(
-        "gcd",
-        {
-            "i": "gcd_signed(int64({0}), int64({1}))",
-            "u": "gcd_unsigned(uint64({0}), uint64({1}))",
-        },
-        {"iu": "gcd_T({0}, {1})"},
-        exact="iu",
-        cost=60.0,
-        reorderable=True,
-        weak_scalars=False,
-    ),
-    elementwise(
-        "lcm",
-        {
-            "i": "lcm_signed(int64({0}), int64({1}))",
-            "u": "lcm_unsigned(uint64({0}), uint64({1}))",
-        },
-        {"iu": "lcm_T({0}, {1})"},
-        exact="iu",
-        cost=70.0,
-        weak_scalars=False,
-    ),
+    _common("gcd", cost=60.0, reorderable=True),
+    _common("lcm", cost=70.0),
 )
 
+
+def _extreme(name: str, boolean: str, sign: str, **fields: Any) -> Op:
+    """The larger or smaller operand: an operand that is NaN, or for `fmax` and `fmin` the other."""
+    nan = "{1}" if name in ("fmax", "fmin") else "{0}"
+    return elementwise(
+        name,
+        {
+            "b": f"({{0}} {boolean} {{1}})",
+            "iu": f"({{0}} if {{0}} {sign} {{1}} else {{1}})",
+            "f": f"({{0}} if ({{0}} {sign} {{1}}) | ({nan} != {nan}) else {{1}})",
+            "c": f"{name}_complex({{0}}, {{1}})",
+        },
+        {"c": f"{name}_complex_T({{0}}, {{1}})"},
+        exact="biufc",
+        drops_nan=True,
+        **fields,
+    )
+
+
 EXTREMES: tuple[Op, ...] = (
-    elementwise(
-        "maximum",
-        {
-            "b": "({0} | {1})",
-            "iu": "({0} if {0} > {1} else {1})",
-            "f": "({0} if ({0} > {1}) | ({0} != {0}) else {1})",
-            "c": "maximum_complex({0}, {1})",
-        },
-        {"c": "maximum_complex_T({0}, {1})"},
-        exact="biufc",
-        drops_nan=True,
-        start="least",
-    ),
-    elementwise(
-        "minimum",
-        {
-            "b": "({0} & {1})",
-            "iu": "({0} if {0} < {1} else {1})",
-            "f": "({0} if ({0} < {1}) | ({0} != {0}) else {1})",
-            "c": "minimum_complex({0}, {1})",
-        },
-        {"c": "minimum_complex_T({0}, {1})"},
-        exact="biufc",
-        drops_nan=True,
-        start="greatest",
-    ),
-    elementwise(
-        "fmax",
-        {
-            "b": "({0} | {1})",
-            "iu": "({0} if {0} > {1} else {1})",
-            "f": "({0} if ({0} > {1}) | ({1} != {1}) else {1})",
-            "c": "fmax_complex({0}, {1})",
-        },
-        {"c": "fmax_complex_T({0}, {1})"},
-        exact="biufc",
-        drops_nan=True,
-        start="least",
-        skips_nan=True,
-    ),
-    elementwise(
-        "fmin",
-        {
-            "b": "({0} & {1})",
-            "iu": "({0} if {0} < {1} else {1})",
-            "f": "({0} if ({0} < {1}) | ({1} != {1}) else {1})",
-            "c": "fmin_complex({0}, {1})",
-        },
-        {"c": "fmin_complex_T({0}, {1})"},
-        exact="biufc",
-        drops_nan=True,
-        start="greatest",
-        skips_nan=True,
-    ),
+    _extreme("maximum", "|", ">", start="least"),
+    _extreme("minimum", "&", "<", start="greatest"),
+    _extreme("fmax", "|", ">", start="least", skips_nan=True),
+    _extreme("fmin", "&", "<", start="greatest", skips_nan=True),
 )
 
 

@@ -41,6 +41,12 @@ def _function(
     return elementwise(name, texts, in_c, cost=cost, domain=domain, ulps=4, **fields)
 
 
+def _helper(name: str, nin: int) -> tuple[dict[str, str], dict[str, str]]:
+    """The texts of a function of floats that is a helper in each language."""
+    given = "({0})" if nin == 1 else "({0}, {1})"
+    return {size: f"{name}_{size}{given}" for size in ("f8", "f4")}, {"f": f"{name}_T{given}"}
+
+
 _RANGE = ("over", "under")
 
 TRANSCENDENTAL: tuple[Op, ...] = (
@@ -83,29 +89,19 @@ TRANSCENDENTAL: tuple[Op, ...] = (
         "hypot", cost=12.0, domain=(_EVERYWHERE, _EVERYWHERE), flags=_RANGE, reorderable=True
     ),
     _function("cbrt", cost=20.0, passes_nonfinite=True),
-    elementwise(
-        "logaddexp",
-        {"f8": "logaddexp_f8({0}, {1})", "f4": "logaddexp_f4({0}, {1})"},
-        {"f": "logaddexp_T({0}, {1})"},
-        cost=40.0,
-        domain=_POSITIVE,
-        ulps=8,
-        unit="operand",
-        flags=("invalid", "over", "under"),
-        signals_nan=True,
-        reorderable=True,
-    ),
-    elementwise(
-        "logaddexp2",
-        {"f8": "logaddexp2_f8({0}, {1})", "f4": "logaddexp2_f4({0}, {1})"},
-        {"f": "logaddexp2_T({0}, {1})"},
-        cost=40.0,
-        domain=_POSITIVE,
-        ulps=8,
-        unit="operand",
-        flags=("invalid", "over", "under"),
-        signals_nan=True,
-        reorderable=True,
+    *(
+        elementwise(
+            name,
+            *_helper(name, 2),
+            cost=40.0,
+            domain=_POSITIVE,
+            ulps=8,
+            unit="operand",
+            flags=("invalid", "over", "under"),
+            signals_nan=True,
+            reorderable=True,
+        )
+        for name in ("logaddexp", "logaddexp2")
     ),
 )
 
@@ -144,8 +140,34 @@ _DEGREES = {"f8": "({0} * (180.0 / math.pi))", "f4": "({0} * (float32(180.0) / f
 _RADIANS = {"f8": "({0} * (math.pi / 180.0))", "f4": "({0} * (float32(math.pi) / float32(180.0)))"}
 _DEGREES_C = {"f": "({0} * ((T)(180.0) / (T)(3.141592653589793)))"}
 _RADIANS_C = {"f": "({0} * ((T)(3.141592653589793) / (T)(180.0)))"}
-_TRUE_C = "((T)(0) == (T)(0))"  # a mask of the right width
-_FALSE_C = "((T)(0) != (T)(0))"
+_FALSE_C = "((T)(0) != (T)(0))"  # a mask of the right width
+_TRUE_C = "((T)(0) == (T)(0))"
+
+
+def _magnitude(name: str, sign: str, join: str, whole: str, whole_c: str) -> Op:
+    """A comparison of the magnitude with infinity; `whole`: what integers are."""
+
+    def parts(text: str, x: str, y: str) -> str:
+        return f"({text.format(x)} {join} {text.format(y)})"
+
+    real, real_c = f"(abs({{}}) {sign} np.inf)", f"(fabs({{}}) {sign} (P)(INFINITY))"
+    return elementwise(
+        name,
+        {
+            "biu": whole,
+            "f8": real.format("{0}"),
+            "f4": f"(abs({{0}}) {sign} float32(np.inf))",
+            "c": parts(real, "{0}.real", "{0}.imag"),
+        },
+        {
+            "biu": whole_c,
+            "f": f"(fabs({{0}}) {sign} (T)(INFINITY))",
+            "c": parts(real_c, "{0}.x", "{0}.y"),
+        },
+        exact="biufc",
+        drops_nan=True,
+    )
+
 
 FLOATING: tuple[Op, ...] = (
     elementwise("degrees", _DEGREES, _DEGREES_C, exact="f", flags=_RANGE, passes_nonfinite=True),
@@ -163,38 +185,8 @@ FLOATING: tuple[Op, ...] = (
         exact="biufc",
         drops_nan=True,
     ),
-    elementwise(
-        "isinf",
-        {
-            "biu": "False",
-            "f8": "(abs({0}) == np.inf)",
-            "f4": "(abs({0}) == float32(np.inf))",
-            "c": "((abs({0}.real) == np.inf) | (abs({0}.imag) == np.inf))",
-        },
-        {
-            "biu": _FALSE_C,
-            "f": "(fabs({0}) == (T)(INFINITY))",
-            "c": "((fabs({0}.x) == (P)(INFINITY)) | (fabs({0}.y) == (P)(INFINITY)))",
-        },
-        exact="biufc",
-        drops_nan=True,
-    ),
-    elementwise(
-        "isfinite",
-        {
-            "biu": "True",
-            "f8": "(abs({0}) < np.inf)",
-            "f4": "(abs({0}) < float32(np.inf))",
-            "c": "((abs({0}.real) < np.inf) & (abs({0}.imag) < np.inf))",
-        },
-        {
-            "biu": _TRUE_C,
-            "f": "(fabs({0}) < (T)(INFINITY))",
-            "c": "((fabs({0}.x) < (P)(INFINITY)) & (fabs({0}.y) < (P)(INFINITY)))",
-        },
-        exact="biufc",
-        drops_nan=True,
-    ),
+    _magnitude("isinf", "==", "|", "False", _FALSE_C),
+    _magnitude("isfinite", "<", "&", "True", _TRUE_C),
     elementwise(
         "signbit",
         {"f8": "(bits_f8({0}) < 0)", "f4": "(bits_f4({0}) < 0)"},
@@ -203,8 +195,7 @@ FLOATING: tuple[Op, ...] = (
     ),
     elementwise(
         "nextafter",
-        {"f8": "nextafter_f8({0}, {1})", "f4": "nextafter_f4({0}, {1})"},
-        {"f": "nextafter_T({0}, {1})"},
+        *_helper("nextafter", 2),
         exact="f",
         cost=6.0,
         flags=_RANGE,
@@ -212,8 +203,7 @@ FLOATING: tuple[Op, ...] = (
     ),
     elementwise(
         "spacing",
-        {"f8": "spacing_f8({0})", "f4": "spacing_f4({0})"},
-        {"f": "spacing_T({0})"},
+        *_helper("spacing", 1),
         exact="f",
         cost=6.0,
         flags=_RANGE,
@@ -222,8 +212,7 @@ FLOATING: tuple[Op, ...] = (
     ),
     elementwise(
         "heaviside",
-        {"f8": "heaviside_f8({0}, {1})", "f4": "heaviside_f4({0}, {1})"},
-        {"f": "heaviside_T({0}, {1})"},
+        *_helper("heaviside", 2),
         exact="f",
         cost=3.0,
         drops_nan=True,

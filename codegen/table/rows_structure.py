@@ -5,6 +5,8 @@ Owns the dtype rules of those rows.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -93,11 +95,6 @@ def _cast(source: str, target: str) -> str:
     return f"{_NUMBA_NAMES[target[0]]}{8 * int(target[1:])}({value})"
 
 
-def _casts() -> dict[str, str]:
-    pairs = [(source, target) for source in KERNEL_DTYPES for target in KERNEL_DTYPES]
-    return {f"{source}>{target}": _cast(source, target) for source, target in pairs}
-
-
 def _cast_c(source: str, target: str) -> str:
     """The same in C, which always converts the value of a text to its dtype."""
     if target == "b1":
@@ -114,13 +111,28 @@ def _cast_c(source: str, target: str) -> str:
     return value
 
 
-def _casts_c() -> dict[str, str]:
-    pairs = [(source, target) for source in KERNEL_DTYPES for target in KERNEL_DTYPES]
-    return {f"{source}>{target}": _cast_c(source, target) for source, target in pairs}
+def _casts(cast: Callable[[str, str], str]) -> dict[str, str]:
+    pairs = itertools.product(KERNEL_DTYPES, repeat=2)
+    return {f"{source}>{target}": cast(source, target) for source, target in pairs}
 
 
 def _imag(value: Any) -> Any:
     return value.imag if value.dtype.kind == "c" else np.zeros_like(value)
+
+
+def _clip(name: str, reference: Any, of_floats: str) -> Op:
+    """One of the loops for clip; `of_floats`: the helper that clips a float."""
+    given = "({0}, {1}, {2})"
+    texts = {
+        "b": "(({0} | {1}) & {2})",
+        "iu": f"clip_integer{given}",
+        "f": f"{of_floats}{given}",
+    }
+    in_c = {"iu": f"clip_integer_T{given}", "f": f"{of_floats}_T{given}"}
+    return special(
+        name, reference, _same, nin=3, numba=texts, opencl=in_c, exact="biuf", cost=2.0,
+        drops_nan=True,
+    )  # fmt: skip
 
 
 SELECTION: tuple[Op, ...] = (
@@ -128,8 +140,8 @@ SELECTION: tuple[Op, ...] = (
         "cast",
         lambda value: value,
         None,
-        numba=_casts(),
-        opencl=_casts_c(),
+        numba=_casts(_cast),
+        opencl=_casts(_cast_c),
         exact="biufc",
         cost=0.5,
         flags=("over", "under", "invalid"),
@@ -160,42 +172,8 @@ SELECTION: tuple[Op, ...] = (
         drops_nan=True,
         eager_weight=8,
     ),
-    special(
-        "clip",
-        _clipped,
-        _same,
-        nin=3,
-        numba={
-            "b": "(({0} | {1}) & {2})",
-            "iu": "clip_integer({0}, {1}, {2})",
-            "f": "clip_float({0}, {1}, {2})",
-        },
-        opencl={
-            "iu": "clip_integer_T({0}, {1}, {2})",
-            "f": "clip_float_T({0}, {1}, {2})",
-        },
-        exact="biuf",
-        cost=2.0,
-        drops_nan=True,
-    ),
-    special(
-        "clip_each",
-        _clipped_each,
-        _same,
-        nin=3,
-        numba={
-            "b": "(({0} | {1}) & {2})",
-            "iu": "clip_integer({0}, {1}, {2})",
-            "f": "clip_float_each({0}, {1}, {2})",
-        },
-        opencl={
-            "iu": "clip_integer_T({0}, {1}, {2})",
-            "f": "clip_float_each_T({0}, {1}, {2})",
-        },
-        exact="biuf",
-        cost=2.0,
-        drops_nan=True,
-    ),
+    _clip("clip", _clipped, "clip_float"),
+    _clip("clip_each", _clipped_each, "clip_float_each"),
 )
 
 PARTS: tuple[Op, ...] = (
