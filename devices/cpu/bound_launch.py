@@ -6,12 +6,14 @@ serves all arrays of the same strides and dtypes.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..base import Bound, Launch
-from .native_threads import NativeThreads
+
+if TYPE_CHECKING:
+    from .launch import ChunkRunner
 
 native: Any = None
 """The native extension that launches rows (native/capture/launch.c); None: nothing is bound."""
@@ -23,22 +25,16 @@ def use(module: Any) -> None:
     native = module
 
 
-class Threads(Protocol):
-    """Decides which threads run chunks, and with which loop (`launching.Work`)."""
-
-    native: NativeThreads
-
-    def helpers(self, work: float, chunks: int) -> int:
-        """As `launching.Work.helpers`."""
-
-    def chunks_address(self) -> int:
-        """As `launching.Work.chunks_address`."""
-
-
 def in_c(
-    launch: Launch, entry: int, weight: float, kinds: str, keep: object, work: Threads
+    launch: Launch,
+    entry: int,
+    weight: float,
+    kinds: str,
+    keep: object,
+    work: ChunkRunner,
+    chunks: str,
 ) -> Bound:
-    """A launch for the native extension."""
+    """A launch for the native extension. `chunks`: the name of the loop over rows."""
     count = len(launch.sizes)
     template, columns = _table(launch)
     rows = native.rows(template.tobytes(), columns, template.shape[1], kinds, entry, keep)
@@ -50,11 +46,11 @@ def in_c(
         """The loop over rows, and the team that shares it; None: Python threads help."""
         helpers = work.helpers(additions, count)
         if helpers <= 0:
-            return work.chunks_address(), 0, 0, 0
+            return work.loop(chunks)[0], 0, 0, 0
         crew = work.native.team(helpers)
         if crew is None:
             return None
-        return work.chunks_address(), crew.loaded[0].address, crew.address, helpers
+        return work.loop(chunks)[0], crew.loaded[0].address, crew.address, helpers
 
     return Bound(rows, threads)
 

@@ -72,10 +72,10 @@ no:
 
 _Pointer, _Int64 = ctypes.c_void_p, ctypes.c_int64
 _Entry = ctypes.CFUNCTYPE(ctypes.c_int32, _Pointer, _Pointer)
-_Tiles = ctypes.CFUNCTYPE(ctypes.c_int32, _Pointer, _Int64)
-_Chunks = ctypes.CFUNCTYPE(
-    ctypes.c_int32, _Pointer, _Pointer, _Pointer, _Pointer, _Int64, _Int64, _Int64
-)
+_LOOPS = {
+    CHUNKS_ENTRY: ctypes.CFUNCTYPE(ctypes.c_int32, *[_Pointer] * 4, *[_Int64] * 3),
+    TILES_ENTRY: ctypes.CFUNCTYPE(ctypes.c_int32, _Pointer, _Int64),
+}
 # Reading an array's address as the first field after the object head takes 110 ns;
 # `array.ctypes.data` takes 770.
 _HEAD = object.__basicsize__
@@ -114,8 +114,7 @@ class ChunkRunner:
     """How a device runs chunks: its threads, the least work for them, and the chunk loop."""
 
     __slots__ = (
-        "__weakref__", "_asked", "_chunks", "_load", "_lock", "_tiles", "native", "pool",
-        "threads_above",
+        "__weakref__", "_asked", "_load", "_lock", "_loops", "native", "pool", "threads_above",
     )  # fmt: skip
 
     def __init__(
@@ -130,8 +129,7 @@ class ChunkRunner:
         self.threads_above = threads_above
         self._load = load
         self._asked = 0.0  # when a launch last wanted an awake worker thread
-        self._chunks: tuple[Loaded, Callable[..., int]] | None = None
-        self._tiles: tuple[Loaded, Callable[..., int]] | None = None
+        self._loops: dict[str, tuple[Loaded, Callable[..., int]]] = {}
         self.after_fork()
         fork_safety.register(self)
 
@@ -161,39 +159,19 @@ class ChunkRunner:
 
     def prepare(self) -> None:
         """Load the loops before they are needed."""
-        self.chunks()
-        self.tiles()
+        for entry in _LOOPS:
+            self.loop(entry)
         self.native.prepare()
 
-    def chunks(self) -> Callable[..., int]:
-        """The chunk loop, loaded at first use."""
-        if self._chunks is None:
+    def loop(self, entry: str) -> tuple[int, Callable[..., int]]:
+        """The address and the function of one of the two loops, loaded at first use."""
+        if entry not in self._loops:
             with self._lock:  # a second loop would free the first, which may be running
-                if self._chunks is None:
-                    loaded = self._load(CHUNKS_ENTRY)
-                    self._chunks = loaded, _Chunks(loaded.address)
-        return self._chunks[1]
-
-    def chunks_address(self) -> int:
-        """The address of the chunk loop for native threads."""
-        self.chunks()
-        assert self._chunks is not None, "loaded just now"
-        return self._chunks[0].address
-
-    def tiles(self) -> Callable[..., int]:
-        """The loop over tiles (see tile_loop.py), loaded at first use."""
-        if self._tiles is None:
-            with self._lock:
-                if self._tiles is None:
-                    loaded = self._load(TILES_ENTRY)
-                    self._tiles = loaded, _Tiles(loaded.address)
-        return self._tiles[1]
-
-    def tiles_address(self) -> int:
-        """The address of the loop over tiles for native threads."""
-        self.tiles()
-        assert self._tiles is not None, "loaded just now"
-        return self._tiles[0].address
+                if entry not in self._loops:
+                    loaded = self._load(entry)
+                    self._loops[entry] = loaded, _LOOPS[entry](loaded.address)
+        loaded, function = self._loops[entry]
+        return loaded.address, function
 
 
 class NumbaProgram(Pooled, RowProgram):
@@ -243,7 +221,9 @@ class NumbaProgram(Pooled, RowProgram):
         if bound_launch.native is None or address_of is not _read_address or not len(launch.sizes):
             return None
         kinds = "".join([code[0] for code in self.source.scalars])
-        return bound_launch.in_c(launch, self.entry, self._weight, kinds, self._loaded, self._work)
+        return bound_launch.in_c(
+            launch, self.entry, self._weight, kinds, self._loaded, self._work, CHUNKS_ENTRY
+        )
 
     @property
     def entry(self) -> int:
@@ -316,9 +296,9 @@ class NumbaProgram(Pooled, RowProgram):
             self._loaded.address, start + 8 * _WORDS, scalars, start, count, 8 * width
         )  # fmt: skip
         helpers = self._work.helpers(elements * self._weight, count)
-        if helpers > 0 and self._work.native.run(self._work.chunks_address(), arguments, helpers):
+        address, loop = self._work.loop(CHUNKS_ENTRY)
+        if helpers > 0 and self._work.native.run(address, arguments, helpers):
             return int(memory[2])
-        loop = self._work.chunks()
 
         def work() -> int:
             return loop(*arguments, _SPINS)

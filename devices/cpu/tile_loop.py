@@ -230,7 +230,7 @@ class Batch:
         helpers = work.helpers(self.weight, self.tiles)
         own = scratch((helpers + 1) * self.scratch) if self.scratch else None
         memory = self._bound(arrays, scalars, own, helpers + 1)
-        loop = work.tiles()
+        address, loop = work.loop(TILES_ENTRY)
         start = address_of(memory)
         if progress.watchers:
             progress.divide(self.tiles, lambda: int(memory[1]))
@@ -244,7 +244,7 @@ class Batch:
 
         row = (start, 0, 0, 0, 0, 0)
         with self.within():
-            if helpers < 1 or not work.native.run(work.tiles_address(), row, helpers):
+            if helpers < 1 or not work.native.run(address, row, helpers):
                 work.pool.run(mine, assist, helpers)
         found: list[int] = memory[_HEAD : _HEAD + self.groups].tolist()
         return found
