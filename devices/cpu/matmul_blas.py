@@ -24,7 +24,7 @@ from ..pools import object_code
 from ..pools.object_code import ENTRY
 from ..pools.target import target
 from . import matmul_loops, matmul_packing
-from .vector_loops import flag_text
+from .llvm_text import flag_text
 
 # Rows of one call: enough for OpenBLAS's best speed, few enough to share among threads.
 BLOCK = 128

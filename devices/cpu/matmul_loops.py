@@ -15,8 +15,8 @@ from __future__ import annotations
 from ..base import DeviceError
 from ..pools.object_code import ENTRY
 from . import matmul_packing
+from .llvm_text import flag_text, words
 from .matmul_packing import Names
-from .vector_loops import flag_text
 
 # Elements of one chain. The last two segments have equal sizes, so none is short, as in OpenBLAS.
 DEPTH = 256
@@ -57,14 +57,7 @@ def text(code: str, features: str, turned: bool) -> str:
 
 def arguments() -> str:
     """The lines that read a row of arguments."""
-    lines = []
-    for at, name in enumerate(ROW):
-        kind = "ptr" if name[0] in "ABC" else "i64"
-        lines += [
-            f"  %{name}.place = getelementptr i64, ptr %row, i64 {at}",
-            f"  %{name} = load {kind}, ptr %{name}.place, align 8",
-        ]
-    return "\n".join(lines)
+    return words("row", {name: "ptr" if name[0] in "ABC" else "i64" for name in ROW})
 
 
 def _strip(names: Names, rows: int, vectors: int) -> str:

@@ -7,7 +7,7 @@ of the text (`Names`) and the packing; matmul_loops.py has the product.
 
 from __future__ import annotations
 
-from .vector_loops import flag_text
+from .llvm_text import flag_text
 
 KINDS = {"f8": "double", "f4": "float", "i8": "i64", "i4": "i32"}
 """Element types, by code."""

@@ -25,6 +25,7 @@ import numpy as np
 
 from .. import fork_safety, interpreter
 from ..pools.object_code import Loaded
+from .llvm_text import words
 
 ENTRY = "lazyfuse_share"
 HELP_ENTRY = "lazyfuse_help"
@@ -56,6 +57,14 @@ ALONE, LONGEST_ALONE = 0.02, 0.64  # seconds
 # Shared words, each on its own cache line.
 _SEQUENCE, _LOCK, _TICKETS, _ACTIVE, _SLEEPERS, _JOB, _QUIT, _REST, _LATE, _WORDS = range(0, 80, 8)
 
+# A job: the loop and its arguments but the last, each in a word.
+_ARGUMENTS = dict.fromkeys(("loop", "a", "b", "c", "d"), "ptr") | {"e": "i64", "f": "i64"}
+_STORES = "\n".join(
+    f"  %j{k} = getelementptr i64, ptr %shared, i64 {_JOB + k}\n"
+    f"  store {_ARGUMENTS[name]} %{name}, ptr %j{k}"
+    for k, name in enumerate(_ARGUMENTS)
+)
+
 # One job at a time. A worker registers as active, then takes a ticket. The caller takes the tickets
 # back, then waits until no worker is active: it waits for workers with a ticket; a late worker
 # finds no ticket and touches nothing.
@@ -79,20 +88,7 @@ alone:
   %r0 = call i32 %loop(ptr %a, ptr %b, ptr %c, ptr %d, i64 %e, i64 %f, i64 0)
   ret i32 0
 post:
-  %j0 = getelementptr i64, ptr %shared, i64 {_JOB}
-  %j1 = getelementptr i64, ptr %shared, i64 {_JOB + 1}
-  %j2 = getelementptr i64, ptr %shared, i64 {_JOB + 2}
-  %j3 = getelementptr i64, ptr %shared, i64 {_JOB + 3}
-  %j4 = getelementptr i64, ptr %shared, i64 {_JOB + 4}
-  %j5 = getelementptr i64, ptr %shared, i64 {_JOB + 5}
-  %j6 = getelementptr i64, ptr %shared, i64 {_JOB + 6}
-  store ptr %loop, ptr %j0
-  store ptr %a, ptr %j1
-  store ptr %b, ptr %j2
-  store ptr %c, ptr %j3
-  store ptr %d, ptr %j4
-  store i64 %e, ptr %j5
-  store i64 %f, ptr %j6
+{_STORES}
   store atomic i64 %helpers, ptr %tickets seq_cst, align 8
   %before = atomicrmw add ptr %shared, i32 1 seq_cst
   %asleep = load atomic i64, ptr %sleepers seq_cst, align 8
@@ -139,13 +135,6 @@ start:
   %sleepers = getelementptr i64, ptr %shared, i64 {_SLEEPERS}
   %quit = getelementptr i64, ptr %shared, i64 {_QUIT}
   %rest = getelementptr i64, ptr %shared, i64 {_REST}
-  %j0 = getelementptr i64, ptr %shared, i64 {_JOB}
-  %j1 = getelementptr i64, ptr %shared, i64 {_JOB + 1}
-  %j2 = getelementptr i64, ptr %shared, i64 {_JOB + 2}
-  %j3 = getelementptr i64, ptr %shared, i64 {_JOB + 3}
-  %j4 = getelementptr i64, ptr %shared, i64 {_JOB + 4}
-  %j5 = getelementptr i64, ptr %shared, i64 {_JOB + 5}
-  %j6 = getelementptr i64, ptr %shared, i64 {_JOB + 6}
   %first = load atomic i32, ptr %shared seq_cst, align 8
   br label %try
 try:
@@ -162,13 +151,7 @@ claim:
   %got = extractvalue {{i64, i1}} %pair, 1
   br i1 %got, label %work, label %take
 work:
-  %loop = load ptr, ptr %j0
-  %a = load ptr, ptr %j1
-  %b = load ptr, ptr %j2
-  %c = load ptr, ptr %j3
-  %d = load ptr, ptr %j4
-  %e = load i64, ptr %j5
-  %f = load i64, ptr %j6
+{words("shared", _ARGUMENTS, _JOB)}
   %r1 = call i32 %loop(ptr %a, ptr %b, ptr %c, ptr %d, i64 %e, i64 %f, i64 0)
   br label %leave
 leave:

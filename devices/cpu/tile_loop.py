@@ -18,6 +18,12 @@ from lazyfuse.devices.dataclass import dataclass
 from .. import progress
 from ..base import Array
 from .launch import TILES_ENTRY, ChunkRunner, address_of
+from .llvm_text import words
+
+
+def _numbers(*names: str) -> dict[str, str]:
+    return dict.fromkeys(names, "i64")
+
 
 # A batch is one block of int64. Words 0 to 7 are shared: the next tile, finished tiles, threads
 # that have arrived. Then follow the constants (see _HEAD), the flags of each group of calls, the
@@ -31,14 +37,7 @@ start:
   %finished = getelementptr i64, ptr %m, i64 1
   %come = getelementptr i64, ptr %m, i64 2
   %slot = atomicrmw add ptr %come, i64 1 seq_cst
-  %tiles.at = getelementptr i64, ptr %m, i64 8
-  %tiles = load i64, ptr %tiles.at, align 8
-  %whole.at = getelementptr i64, ptr %m, i64 9
-  %whole = load i64, ptr %whole.at, align 8
-  %stride.at = getelementptr i64, ptr %m, i64 10
-  %stride = load i64, ptr %stride.at, align 8
-  %slots.at = getelementptr i64, ptr %m, i64 11
-  %slots = load i64, ptr %slots.at, align 8
+{words("m", _numbers("tiles", "whole", "stride", "slots"), 8)}
   %own = mul i64 %slot, %stride
   %room = icmp slt i64 %slot, %slots
   br i1 %room, label %next, label %look
@@ -50,13 +49,7 @@ body:
   %last = icmp sge i64 %tile, %whole
   %variant = select i1 %last, i64 16, i64 12
   %v0 = getelementptr i64, ptr %m, i64 %variant
-  %call.first = load i64, ptr %v0, align 8
-  %v1 = getelementptr i64, ptr %v0, i64 1
-  %call.end = load i64, ptr %v1, align 8
-  %v2 = getelementptr i64, ptr %v0, i64 2
-  %patch.first = load i64, ptr %v2, align 8
-  %v3 = getelementptr i64, ptr %v0, i64 3
-  %patch.end = load i64, ptr %v3, align 8
+{words("v0", _numbers("call.first", "call.end", "patch.first", "patch.end"))}
   br label %patches
 patches:
   %patch = phi i64 [%patch.first, %body], [%patch.next, %write]
@@ -64,13 +57,7 @@ patches:
   br i1 %unpatched, label %write, label %calls
 write:
   %p0 = getelementptr i8, ptr %m, i64 %patch
-  %where = load i64, ptr %p0, align 8
-  %p1 = getelementptr i64, ptr %p0, i64 1
-  %base = load i64, ptr %p1, align 8
-  %p2 = getelementptr i64, ptr %p0, i64 2
-  %per.tile = load i64, ptr %p2, align 8
-  %p3 = getelementptr i64, ptr %p0, i64 3
-  %per.slot = load i64, ptr %p3, align 8
+{words("p0", _numbers("where", "base", "per.tile", "per.slot"))}
   %by.tile = mul i64 %tile, %per.tile
   %by.slot = mul i64 %slot, %per.slot
   %shifted = add i64 %base, %by.tile
@@ -86,17 +73,11 @@ calls:
   br i1 %uncalled, label %run, label %done
 run:
   %c0 = getelementptr i8, ptr %m, i64 %call
-  %entry = load ptr, ptr %c0, align 8
-  %c1 = getelementptr i64, ptr %c0, i64 1
-  %scalars.at = load i64, ptr %c1, align 8
-  %c2 = getelementptr i64, ptr %c0, i64 2
-  %row.at = load i64, ptr %c2, align 8
-  %c3 = getelementptr i64, ptr %c0, i64 3
-  %flags.at = load i64, ptr %c3, align 8
-  %scalars = getelementptr i8, ptr %m, i64 %scalars.at
-  %row.own = add i64 %row.at, %own
+{words("c0", {"entry": "ptr", **_numbers("from.scalars", "from.row", "from.flags")})}
+  %scalars = getelementptr i8, ptr %m, i64 %from.scalars
+  %row.own = add i64 %from.row, %own
   %row = getelementptr i8, ptr %m, i64 %row.own
-  %flags = getelementptr i8, ptr %m, i64 %flags.at
+  %flags = getelementptr i8, ptr %m, i64 %from.flags
   %raised = call i32 %entry(ptr %row, ptr %scalars)
   %wide = sext i32 %raised to i64
   %old = atomicrmw or ptr %flags, i64 %wide seq_cst

@@ -24,6 +24,7 @@ from ..pools import object_code, own_math, vector_math
 from ..pools.object_code import ENTRY, Loaded
 from ..pools.target import target
 from .launch import address_of
+from .llvm_text import flag_text
 
 Loop = Callable[..., int]
 _CALL = re.compile(r"\bvm(f?)_(\w+)\(")
@@ -190,25 +191,3 @@ def llvm_text(name: str, size: int, features: str) -> str:
         single="\n".join(single),
         flags=flags,
     )
-
-
-def flag_text() -> tuple[str, str, str]:
-    """Text that clears the flags, and returns them at the end (see `base.Program.launch`)."""
-    masks = vector_math.fenv_flags()
-    if masks is None:
-        return "", "  ret i32 0", ""
-    every = sum(masks)
-    lines = [f"  %raised = call i32 @lf_fetestexcept(i32 {every})"]
-    before = "0"
-    for k, (mask, ours) in enumerate(zip(masks, (8, 1, 2, 4), strict=True)):
-        lines += [
-            f"  %bit{k} = and i32 %raised, {mask}",
-            f"  %set{k} = icmp ne i32 %bit{k}, 0",
-            f"  %our{k} = select i1 %set{k}, i32 {ours}, i32 0",
-            f"  %sum{k} = or i32 {before}, %our{k}",
-        ]
-        before = f"%sum{k}"
-    lines.append(f"  ret i32 {before}")
-    declared = "declare i32 @lf_feclearexcept(i32)\ndeclare i32 @lf_fetestexcept(i32)"
-    clear = f"%cleared = call i32 @lf_feclearexcept(i32 {every})"
-    return clear, "\n".join(lines), declared
