@@ -8,8 +8,6 @@ r reduced value.
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 
 from lazyfuse.codegen.lowering.kernel import (
@@ -20,6 +18,7 @@ from lazyfuse.codegen.lowering.kernel import (
     is_ordered,
     value_dtypes,
 )
+from lazyfuse.codegen.lowering.printing import Lines, named_source
 from lazyfuse.codegen.lowering.variant import KernelVariant, program_arrays, value_target
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Source
@@ -38,32 +37,24 @@ def print_source(
     """The program text of a kernel variant."""
     printer = (printing or Printer)(kernel, form)
     printer.entry()
-    body = "\n".join("    " + line for line in printer.lines)
+    body = "\n".join(printer.lines)
     rank = form.loops + form.ragged
     arrays = printer.arrays + printer.extra
     # the text is the program's identity, so programs for other dtypes need another text
     about = f"# {rank} loops over {' '.join(arrays)}; scalars {' '.join(kernel.scalars)}"
     text = f"{_HEADER}def NAME(arrays, scalars, scratch):\n    {about}\n{body}\n"
-    name = "k_" + hashlib.sha256(text.encode()).hexdigest()[:16]
-    return Source(
-        "numpy",
-        name,
-        text.replace("def NAME(", f"def {name}("),
-        rank,
-        arrays,
-        kernel.scalars,
-    )
+    return named_source("numpy", text, rank, arrays, kernel, exact=True)
 
 
-class Printer:
+class Printer(Lines):
     """The statements of one text."""
 
     def __init__(self, kernel: Kernel, form: KernelVariant) -> None:
+        super().__init__()
         self.kernel = kernel
         self.variant = form
         self.arrays = program_arrays(kernel)
         self.dtypes = value_dtypes(kernel)
-        self.lines: list[str] = []
         self.first_store = len(kernel.inputs)
         self.first_target = self.first_store + len(kernel.stores)
         self.first_value = self.first_store + len(kernel.scalars)
@@ -74,9 +65,6 @@ class Printer:
         self.slots: dict[str, list[int]] = {}  # dtype -> free slots
         self.slot_of: dict[int, int] = {}
         self.next_slot = 0
-
-    def line(self, text: str) -> None:
-        self.lines.append(text)
 
     def uses(self) -> dict[int, int]:
         """The last instruction that reads each value; outputs are read at the very end."""

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator
 
 from lazyfuse.codegen.lowering import comparison
-from lazyfuse.codegen.lowering.kernel import Instruction, Kernel, KernelError, Reduce, value_dtypes
+from lazyfuse.codegen.lowering.kernel import KernelError, Reduce
+from lazyfuse.codegen.lowering.printing import Values
 from lazyfuse.codegen.table import ops
 
 LANGUAGE = "numba"
@@ -139,19 +140,8 @@ def _least(dtype: str) -> str:
     return {"b": "0", "u": "0", "f": "-np.inf"}.get(kind, "complex(-np.inf, -np.inf)")
 
 
-class NumbaValues:
-    """The numbered values of a kernel: inputs h, scalars x, instructions v."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-        self.dtypes = value_dtypes(kernel)
-        self.scalars = len(kernel.inputs)
-        self.first = self.scalars + len(kernel.scalars)
-
-    def name(self, value: int) -> str:
-        if value < self.scalars:
-            return f"h{value}"
-        return f"x{value - self.scalars}" if value < self.first else f"v{value}"
+class NumbaValues(Values):
+    """As `printing.Values`."""
 
     def cast(self, value: int, dtype: str) -> str:
         """A value as another dtype."""
@@ -159,9 +149,5 @@ class NumbaValues:
 
     def statements(self) -> Iterator[str]:
         """One assignment per instruction."""
-        for value, each in enumerate(self.kernel.body, self.first):
-            yield f"v{value} = {self.instruction(each)}"
-
-    def instruction(self, each: Instruction) -> str:
-        args = tuple(self.cast(v, dtype) for v, dtype in zip(each.args, each.ins, strict=True))
-        return expression(each.op, each.ins, each.out, args)
+        for value, each in self.numbered():
+            yield f"v{value} = {expression(each.op, each.ins, each.out, self.arguments(each))}"

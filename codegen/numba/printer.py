@@ -8,18 +8,10 @@ p pointer, s stride, n size, i loop counter, v value, x scalar, t buffer, acc ac
 
 from __future__ import annotations
 
-import hashlib
-
 from lazyfuse.codegen.lowering import interleave
-from lazyfuse.codegen.lowering.kernel import (
-    Kernel,
-    cost,
-    is_argument,
-    is_exact,
-    raises_flags,
-    value_dtypes,
-)
-from lazyfuse.codegen.lowering.variant import RUN_BLOCK, KernelVariant, program_arrays, value_target
+from lazyfuse.codegen.lowering.kernel import Kernel, cost, is_argument, is_exact
+from lazyfuse.codegen.lowering.printing import LoopText, named_source
+from lazyfuse.codegen.lowering.variant import RUN_BLOCK, KernelVariant, value_target
 from lazyfuse.codegen.numba import expressions, leaf_sums
 from lazyfuse.codegen.numba import helpers as numba_helpers
 from lazyfuse.codegen.numba.expressions import NumbaValues, combined, identity, load, number, stored
@@ -44,29 +36,14 @@ def print_source(kernel: Kernel, form: KernelVariant) -> Source:
     body = "\n".join(printer.lines)
     helpers = numba_helpers.source(numba_helpers.names_in(body))
     text = f"{helpers}\n\ndef NAME(meta, scalars):\n{body}\n".lstrip()
-    name = "k_" + hashlib.sha256(text.encode()).hexdigest()[:16]
-    text, exact = text.replace("def NAME(", f"def {name}("), is_exact(kernel)
-    return Source("numba", name, text, printer.rank, printer.arrays, kernel.scalars, exact)
+    return named_source("numba", text, printer.rank, printer.arrays, kernel, is_exact(kernel))
 
 
-class _Printer:
+class _Printer(LoopText):
     def __init__(self, kernel: Kernel, form: KernelVariant) -> None:
-        self.kernel = kernel
-        self.variant = form
-        self.arrays = program_arrays(kernel)
+        super().__init__(kernel, form)
         self.values = NumbaValues(kernel)
         self.independent = interleave.statement(kernel)
-        self.dtypes = value_dtypes(kernel)
-        self.lines: list[str] = []
-        self.depth = 1
-        self.outer = len(form.outer)
-        self.has_index = any(is_argument(each) for each in kernel.reductions)
-        ragged = 1 + form.run if form.ragged else 0
-        self.position = form.loops + ragged  # column of the position's base
-        self.rank = self.position + (1 + form.loops if self.has_index else 0)
-        self.first_store = len(kernel.inputs)
-        self.first_target = self.first_store + len(kernel.stores)
-        self.last = form.loops - 1
         self.folds = [r for r, method in enumerate(form.methods) if method == "fold"]
         lanes_alone = not {"tree", "chain"} & set(form.methods)
         self.leafwise = leaf_sums.suits(kernel, form) and not self.only_pointers()
@@ -76,9 +53,6 @@ class _Printer:
         self.gathered = self.strided() if form.core in ("map", "row") and not form.ragged else []
 
     # Text
-
-    def line(self, text: str) -> None:
-        self.lines.append("    " * self.depth + text)
 
     def open(self, text: str) -> None:
         self.line(text)
@@ -94,15 +68,14 @@ class _Printer:
 
     def entry(self) -> None:
         self.arguments()
-        flags = raises_flags(self.kernel)
-        if flags:
+        if self.flags:
             self.line("clear_flags()")
         if self.variant.needs_start:
             self.start_targets()
         self.loops(0)
         if self.streamed:
             self.line("fence_streaming_stores()")
-        self.line(f"return {'test_flags()' if flags else 'int32(0)'}")
+        self.line(f"return {'test_flags()' if self.flags else 'int32(0)'}")
 
     def arguments(self) -> None:
         for at in range(self.variant.loops):
@@ -135,22 +108,13 @@ class _Printer:
         if self.variant.classes[k] == "s":
             self.line(f"e{k} = meta[{first + 1 + self.last}]")
 
-    def moves(self, k: int, at: int) -> bool:
-        """Whether an array may have a stride other than 0 on a loop."""
-        reduced_loop = at >= self.outer if self.variant.core == "row" else False
-        if at < self.outer:
-            reduced_loop = self.variant.outer[at]
-        elif at == self.last and self.variant.classes[k] == "0":
-            return False
-        return not (k >= self.first_target and reduced_loop)
-
     def loops(self, at: int) -> None:
         """The loops around the core, from number `at` inwards, and the core."""
         if self.variant.core == "row" and at == self.variant.suffix:
             self.start_row()
         if at < self.outer:
             self.open(f"for i{at} in range(n{at}):")
-            self.advance(at, range(len(self.arrays)))
+            self.advance(at)
             self.loops(at + 1)
             self.close()
         else:
@@ -158,8 +122,8 @@ class _Printer:
         if self.variant.core == "row" and at == self.variant.suffix:
             self.end_row()
 
-    def advance(self, at: int, arrays: range) -> None:
-        for k in arrays:
+    def advance(self, at: int) -> None:
+        for k in range(len(self.arrays)):
             step = f" + i{at} * s{k}_{at}" if self.moves(k, at) else ""
             self.line(f"a{k}_{at + 1} = a{k}_{at}{step}")
         if self.has_index:
@@ -391,23 +355,13 @@ class _Printer:
             self.fill()
             self.combine_block()
             if self.may_stop():
-                self.open(f"if {' and '.join(self.decided())}:")
+                self.open(f"if {' and '.join(self.decided('not '))}:")
                 self.line("break")
                 self.close()
             self.close()
         if self.folds:
             self.line("width = lanes")
             self.fold()
-
-    def may_stop(self) -> bool:
-        """Whether a row may stop early once its results are decided."""
-        ops = {each.op for each in self.kernel.reductions}
-        return not self.kernel.stores and ops <= {"logical_and", "logical_or"}
-
-    def decided(self) -> list[str]:
-        """For each `all` and `any`, the test whether its result is decided."""
-        reductions = enumerate(self.kernel.reductions)
-        return [f"acc{r}" if x.op == "logical_or" else f"not acc{r}" for r, x in reductions]
 
     def only_pointers(self) -> bool:
         """Whether every reduction sums an input directly from memory."""
@@ -416,12 +370,8 @@ class _Printer:
 
     def walk_tree(self, total: str) -> None:
         """NumPy's pairwise tree above blocks, left to right, with a stack."""
-        complex_values = any(
-            each.accumulator[0] == "c" and self.variant.methods[r] == "tree"
-            for r, each in enumerate(self.kernel.reductions)
-        )
-        half = "(count - (count & 7)) >> 1" if complex_values else "(count >> 1) & ~7"
-        trees = [r for r, method in enumerate(self.variant.methods) if method == "tree"]
+        half = "(count - (count & 7)) >> 1" if self.is_complex_tree() else "(count >> 1) & ~7"
+        trees = self.trees()
         self.line("top = 0")
         self.line("low = 0")
         self.line(f"count = {total}")

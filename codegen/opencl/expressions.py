@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lazyfuse.codegen.lowering import comparison, flag_slots
-from lazyfuse.codegen.lowering.kernel import Instruction, Kernel, KernelError, Reduce, value_dtypes
+from lazyfuse.codegen.lowering.kernel import Kernel, KernelError, Reduce, value_dtypes
+from lazyfuse.codegen.lowering.printing import Values
 from lazyfuse.codegen.opencl import fp_flags
 from lazyfuse.codegen.opencl import helpers as opencl_helpers
 from lazyfuse.codegen.opencl.fp_flags import Operation
@@ -231,24 +232,18 @@ def _operations(kernel: Kernel) -> Iterator[tuple[str, tuple[str, ...], str]]:
         yield each.op, each.ins, each.out
 
 
-class OpenCLValues:
-    """The numbered values of a kernel: inputs h, scalars x, instructions v."""
+class OpenCLValues(Values):
+    """As `printing.Values`; in vector text the values are vectors."""
 
     def __init__(self, kernel: Kernel, vector: bool = False) -> None:
-        self.kernel = kernel
+        super().__init__(kernel)
         self.vector = vector
-        self.dtypes = value_dtypes(kernel)
-        self.scalars = len(kernel.inputs)
-        self.first = self.scalars + len(kernel.scalars)
 
     def name(self, value: int) -> str:
         """The text of a value; in vector text that of a vector."""
-        if value < self.scalars:
-            return f"h{value}"
-        if value >= self.first:
-            return f"v{value}"
-        text = f"x{value - self.scalars}"
-        return spread(text, self.dtypes[value]) if self.vector else text
+        text = super().name(value)
+        is_scalar = self.scalars <= value < self.first
+        return spread(text, self.dtypes[value]) if self.vector and is_scalar else text
 
     def cast(self, value: int, dtype: str) -> str:
         """A value as another dtype."""
@@ -256,12 +251,11 @@ class OpenCLValues:
 
     def statements(self) -> Iterator[str]:
         """One declaration per instruction."""
-        for value, each in enumerate(self.kernel.body, self.first):
-            yield f"{c_type(each.out, self.vector)} v{value} = {self.instruction(each)};"
-
-    def instruction(self, each: Instruction) -> str:
-        args = tuple(self.cast(v, dtype) for v, dtype in zip(each.args, each.ins, strict=True))
-        return expression(each.op, each.ins, each.out, args, self.vector, self.kernel.single)
+        vector, single = self.vector, self.kernel.single
+        for value, each in self.numbered():
+            args = self.arguments(each)
+            text = expression(each.op, each.ins, each.out, args, vector, single)
+            yield f"{c_type(each.out, vector)} v{value} = {text};"
 
     def flag_statements(self) -> list[str]:
         """Statements that add exceptions of instructions and casts of stores to `raised_here`."""
@@ -269,9 +263,8 @@ class OpenCLValues:
 
     def _operations(self) -> Iterator[Operation]:
         slots = flag_slots.slots(self.kernel)[len(self.kernel.reductions) :]
-        for value, each in enumerate(self.kernel.body, self.first):
-            args = tuple(self.cast(v, dtype) for v, dtype in zip(each.args, each.ins, strict=True))
-            slot = slots[value - self.first]
+        for value, each in self.numbered():
+            args, slot = self.arguments(each), slots[value - self.first]
             yield Operation(each.op, f"v{value}", each.out, args, each.ins, slot)
         for store in self.kernel.stores:
             source = self.dtypes[store.value]

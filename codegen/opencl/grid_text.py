@@ -9,15 +9,15 @@ value, q reduced value, t and u local memory.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 
 from lazyfuse.codegen.lowering.kernel import Kernel, is_exact, raises_flags
 from lazyfuse.codegen.lowering.languages import GRID
+from lazyfuse.codegen.lowering.printing import named_source
 from lazyfuse.codegen.lowering.variant import program_arrays
 from lazyfuse.codegen.opencl import expressions, raised_words, reduce_step
 from lazyfuse.codegen.opencl.expressions import OpenCLValues, c_type
-from lazyfuse.codegen.opencl.text import memory_type
+from lazyfuse.codegen.opencl.text import CLines
 from lazyfuse.devices.base import Source
 from lazyfuse.devices.dataclass import dataclass
 
@@ -60,10 +60,11 @@ class GridVariant:
         return self.outer + self.run
 
 
-class GridText:
+class GridText(CLines):
     """Lines of a program, and the pieces that maps and reductions share."""
 
     def __init__(self, kernel: Kernel, form: GridVariant) -> None:
+        super().__init__()
         self.kernel = kernel
         self.variant = form
         self.arrays = program_arrays(kernel)
@@ -72,21 +73,8 @@ class GridText:
         self.first_store = len(kernel.inputs)
         self.first_target = self.first_store + len(kernel.stores)
         self.index = "long" if form.wide else "int"
-        self.lines: list[str] = []
-        self.depth = 1
 
     # Text
-
-    def line(self, text: str) -> None:
-        self.lines.append("    " * self.depth + text)
-
-    def open(self, text: str) -> None:
-        self.line(text + " {")
-        self.depth += 1
-
-    def close(self) -> None:
-        self.depth -= 1
-        self.line("}")
 
     def barrier(self) -> None:
         self.line("barrier(CLK_LOCAL_MEM_FENCE);")
@@ -98,17 +86,8 @@ class GridText:
         size = expressions.itemsize(self.kernel)
         above = expressions.preamble(element + body, size)
         text = f"{above}\n{element}\n{self.signature()}\n{{\n{body}\n}}\n"
-        name = "g_" + hashlib.sha256(text.encode()).hexdigest()[:16]
-        return Source(
-            LANGUAGE,
-            name,
-            text.replace("void NAME(", f"void {name}("),
-            rank,
-            self.arrays,
-            self.kernel.scalars,
-            is_exact(self.kernel),
-            self.variant.group,
-        )
+        exact, group = is_exact(self.kernel), self.variant.group
+        return named_source(LANGUAGE, text, rank, self.arrays, self.kernel, exact, group)
 
     def signature(self) -> str:
         return signature(self.arrays, self.kernel.scalars, self.variant.group)
@@ -159,10 +138,6 @@ class GridText:
         if at == self.variant.loops - 1 and self.variant.classes[k] in "01":
             return False  # known from the size alone
         return k < self.first_target or at < self.variant.outer or self.variant.core == "map"
-
-    def pointer_type(self, k: int) -> str:
-        constant = "const " if k < self.first_store else ""
-        return f"__global {constant}{memory_type(self.arrays[k])} *"
 
     def pointer(self, k: int, offset: str) -> None:
         """A pointer to the first element of a chunk in an array."""

@@ -9,11 +9,11 @@ and their order are those of language "numba". text.py lists the identifiers.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 
 from lazyfuse.codegen.lowering import flag_slots
 from lazyfuse.codegen.lowering.kernel import Kernel, is_argument, is_exact, is_ordered
+from lazyfuse.codegen.lowering.printing import named_source
 from lazyfuse.codegen.lowering.variant import KernelVariant, value_target
 from lazyfuse.codegen.opencl import pairwise, raised_words, reduce_step
 from lazyfuse.codegen.opencl.expressions import best, c_type, combined, identity
@@ -32,25 +32,10 @@ def print_source(kernel: Kernel, form: KernelVariant) -> Source:
     sums = pairwise.helpers(body)
     helpers = reduce_step.helpers(sums + body), sums, lane_helpers(body)
     text = closure(body, kernel, helpers)
-    name = "k_" + hashlib.sha256(text.encode()).hexdigest()[:16]
-    return Source(
-        "opencl",
-        name,
-        text.replace("void NAME(", f"void {name}("),
-        printer.rank,
-        printer.arrays,
-        kernel.scalars,
-        is_exact(kernel),
-    )
+    return named_source("opencl", text, printer.rank, printer.arrays, kernel, is_exact(kernel))
 
 
 class _Printer(Rows):
-    def __init__(self, kernel: Kernel, form: KernelVariant) -> None:
-        super().__init__(kernel, form)
-        ragged = 1 + form.run if form.ragged else 0
-        self.position = form.loops + ragged  # column of the position's base
-        self.rank = self.position + (1 + form.loops if self.has_index else 0)
-
     # The parts of a program
 
     def signature(self) -> str:

@@ -124,30 +124,19 @@ class Rows(Text):
             self.line(f"const long count = min({RUN_BLOCK}L, {total} - low);")
             self.block()
             if self.may_stop():
-                self.line(f"if ({' && '.join(self.decided())})")
+                self.line(f"if ({' && '.join(self.decided('!'))})")
                 self.line("    break;")
             self.close()
 
-    def may_stop(self) -> bool:
-        """Whether a row may stop early once its results are decided."""
-        ops = {each.op for each in self.kernel.reductions}
-        return not self.kernel.stores and ops <= {"logical_and", "logical_or"}
-
-    def decided(self) -> list[str]:
-        """For each `all` and `any`, the test whether its result is decided."""
-        reductions = enumerate(self.kernel.reductions)
-        return [f"acc{r}" if x.op == "logical_or" else f"!acc{r}" for r, x in reductions]
-
     def walk_tree(self, total: str) -> None:
         """NumPy's pairwise tree above blocks of RUN_BLOCK, left to right, with a stack."""
-        trees = [r for r, method in enumerate(self.variant.methods) if method == "tree"]
-        complex_values = any(self.kernel.reductions[r].accumulator[0] == "c" for r in trees)
+        trees = self.trees()
         self.line("int top = 0;")
         self.line("long low = 0;")
         self.line(f"long count = {total};")
         self.open("for (;;)")
         self.open(f"while (count > {RUN_BLOCK})")
-        self.line(f"const long first = {pairwise.half(complex_values)};")
+        self.line(f"const long first = {pairwise.half(self.is_complex_tree())};")
         self.line("right[top++] = count - first;")
         self.line("count = first;")
         self.close()

@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from lazyfuse.codegen.lowering.kernel import Kernel, is_argument, raises_flags, value_dtypes
-from lazyfuse.codegen.lowering.variant import KernelVariant, program_arrays
+from lazyfuse.codegen.lowering.kernel import Kernel
+from lazyfuse.codegen.lowering.printing import Lines, LoopText
+from lazyfuse.codegen.lowering.variant import KernelVariant
 from lazyfuse.codegen.opencl import expressions
 from lazyfuse.codegen.opencl.expressions import OpenCLValues, c_type
 
@@ -101,29 +102,11 @@ def _strided_load_macro() -> str:
     return "\n".join([*lines, "#endif\n"])
 
 
-class Text:
-    """A program under construction: a kernel variant and the lines so far."""
+class CLines(Lines):
+    """Lines of OpenCL C."""
 
-    def __init__(self, kernel: Kernel, form: KernelVariant) -> None:
-        self.kernel = kernel
-        self.variant = form
-        self.arrays = program_arrays(kernel)
-        self.vector = expressions.vectorisable(kernel)
-        self.values = OpenCLValues(kernel, self.vector)
-        self.dtypes = value_dtypes(kernel)
-        self.flags = raises_flags(kernel)
-        self.lines: list[str] = []
-        self.depth = 1
-        self.outer = len(form.outer)
-        self.last = form.loops - 1
-        self.has_index = any(is_argument(each) for each in kernel.reductions)
-        self.first_store = len(kernel.inputs)
-        self.first_target = self.first_store + len(kernel.stores)
-
-    # Lines
-
-    def line(self, text: str) -> None:
-        self.lines.append("    " * self.depth + text)
+    kernel: Kernel
+    arrays: tuple[str, ...]
 
     def open(self, text: str) -> None:
         self.line(f"{text} {{".lstrip())
@@ -133,16 +116,20 @@ class Text:
         self.depth -= 1
         self.line("}")
 
-    # Arrays in memory
+    def pointer_type(self, k: int) -> str:
+        constant = "const " if k < len(self.kernel.inputs) else ""
+        return f"__global {constant}{memory_type(self.arrays[k])} *"
 
-    def moves(self, k: int, at: int) -> bool:
-        """Whether an array may have a stride other than 0 on a loop."""
-        reduced_loop = at >= self.outer if self.variant.core == "row" else False
-        if at < self.outer:
-            reduced_loop = self.variant.outer[at]
-        elif at == self.last and self.variant.classes[k] == "0":
-            return False
-        return not (k >= self.first_target and reduced_loop)
+
+class Text(CLines, LoopText):
+    """A program under construction: a kernel variant and the lines so far."""
+
+    def __init__(self, kernel: Kernel, form: KernelVariant) -> None:
+        super().__init__(kernel, form)
+        self.vector = expressions.vectorisable(kernel)
+        self.values = OpenCLValues(kernel, self.vector)
+
+    # Arrays in memory
 
     def pointer(self, k: int, shift: str) -> None:
         self.line(f"{self.pointer_type(k)}p{k} = a{k}_{self.outer}{shift};")
@@ -155,10 +142,6 @@ class Text:
     def step(self, k: int) -> str:
         """The stride of an array on the innermost loop."""
         return {"0": "0", "1": "1", "-": "-1", "s": f"e{k}"}[self.variant.classes[k]]
-
-    def pointer_type(self, k: int) -> str:
-        constant = "const " if k < self.first_store else ""
-        return f"__global {constant}{memory_type(self.arrays[k])} *"
 
     def read(self, k: int, pointer: str) -> str:
         """The elements of one iteration: a vector of them in vector text."""
