@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -98,10 +99,7 @@ def reduced_shape(shape: Shape, axes: tuple[int, ...], keepdims: bool) -> Shape:
 
 def size_of(shape: Shape) -> int:
     """The number of elements of a shape."""
-    size = 1
-    for length in shape:
-        size *= length
-    return size
+    return math.prod(shape)
 
 
 def contiguous_strides(shape: Shape, perm: tuple[int, ...] | None = None) -> tuple[int, ...]:

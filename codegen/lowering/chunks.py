@@ -7,7 +7,7 @@ language "numpy", whose chunks are NumPy views and so can only be boxes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,7 @@ def box_table(
         if part.zone not in cuts:
             cuts[part.zone] = _reduced_pieces(part, reduced, counts, target) if step else []
             bases[part.zone] = zones
-            zones += _volume(cuts[part.zone])
+            zones += math.prod(cuts[part.zone])
         if step:
             counts = [max(a, b) for a, b in zip(counts, cuts[part.zone], strict=True)]
         size, offset, places = boxes(part, nest.loops, counts)
@@ -79,7 +79,7 @@ def box_table(
 def _kept_pieces(
     part: NestPart, reduced: tuple[bool, ...], form: KernelVariant, target: int
 ) -> list[int]:
-    wanted = -(-_volume(part.sizes) // target)
+    wanted = -(-math.prod(part.sizes) // target)
     shortest = 1 if form.core == "row" else SHORTEST_CUT
     return pieces(part.sizes, tuple(not flag for flag in reduced), wanted, shortest)
 
@@ -87,15 +87,8 @@ def _kept_pieces(
 def _reduced_pieces(
     part: NestPart, reduced: tuple[bool, ...], counts: list[int], target: int
 ) -> list[int]:
-    wanted = -(-_volume(part.sizes) // (target * _volume(counts)))
+    wanted = -(-math.prod(part.sizes) // (target * math.prod(counts)))
     return pieces(part.sizes, reduced, wanted, SHORTEST_CUT)
-
-
-def _volume(sizes: Sequence[int]) -> int:
-    total = 1
-    for size in sizes:
-        total *= size
-    return total
 
 
 def _ravel(places: dict[int, Array], cuts: list[int]) -> Array | int:
@@ -178,7 +171,7 @@ def stretch_table(
     Segment `k` goes from `bounds[k]` to `bounds[k + 1]`. Partial results of a segment lie together.
     """
     outer, run = nest.loops[: -form.run], nest.loops[-form.run :]
-    step = _volume([loop.size for loop in outer]) if partial else 0
+    step = math.prod([loop.size for loop in outer]) if partial else 0
     if form.ragged and language == "numpy":
         return _whole_runs(nest, form, target, bounds, step, arrays, first_target)
     lows, lengths = bounds[:-1], np.diff(bounds)
@@ -210,7 +203,7 @@ def _outer_boxes(nest: Nest, form: KernelVariant, length: int, target: int) -> t
     if not outer:
         return np.zeros((1, 0), dtype=np.int64), np.array([part.offsets], dtype=np.int64)
     shape = tuple(loop.size for loop in outer)
-    wanted = -(-_volume(shape) * length // target)
+    wanted = -(-math.prod(shape) * length // target)
     counts = pieces(shape, (True,) * len(shape), wanted)
     size, offset, _ = boxes(NestPart(shape, part.offsets), outer, counts)
     return size, offset

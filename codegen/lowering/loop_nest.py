@@ -6,6 +6,7 @@ argmax report, if any. Owns no decision that depends on the kernel's operations.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -133,9 +134,7 @@ def divisor_strip(size: int) -> int:
 def sink(nest: Nest, at: int, strip: int = 0) -> Nest:
     """Make loop `at` the innermost, in strips that leave the loops it passes in the cache."""
     if not strip:
-        between = 1
-        for loop in nest.loops[at + 1 :]:
-            between *= loop.size
+        between = math.prod([loop.size for loop in nest.loops[at + 1 :]])
         strip = max(LONG, STRIP_ELEMENTS // between)
     if nest.loops[at].size <= 2 * strip:
         return _move_last(nest, at)
@@ -207,9 +206,7 @@ def boxes(
 
     For each loop that is cut, its places hold the index of each box's piece.
     """
-    total = 1
-    for count in counts:
-        total *= count
+    total = math.prod(counts)
     sizes = np.empty((total, len(counts)), dtype=np.int64)
     sizes[...] = part.sizes
     offsets = np.empty((total, len(part.offsets)), dtype=np.int64)

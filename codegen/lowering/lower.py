@@ -8,6 +8,7 @@ reductions are exact in any order. Imports no device and no compiler.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.codegen.graph.shapes import contiguous_strides
 from lazyfuse.codegen.lowering import languages, registered_kernels
 from lazyfuse.codegen.lowering.chunks import Table, box_table, stretch_table
 from lazyfuse.codegen.lowering.combine_partials import Combination, combine_boxes, combine_stretches
@@ -195,7 +197,7 @@ def lower(
         job.others = others
         return job.lower_map()
     if value_strides is None:
-        value_strides = _packed(shape, order)
+        value_strides = contiguous_strides(shape, order)
     return job.lower_reduction(value_strides)
 
 
@@ -212,28 +214,12 @@ def sums_like(
     """
     found: list[Any] = []
     for shape, strides in zip(shapes, in_strides, strict=True):
-        how = Job(kernel, shape, list(strides)).summation(_packed(shape, order))
+        how = Job(kernel, shape, list(strides)).summation(contiguous_strides(shape, order))
         if how is None:
             return True
         slow = tuple(each for each in how.order if each != axis)
         found.append((slow, how.run, how.block))
     return bool(found[0] == found[1])
-
-
-def _packed(shape: Ints, order: Ints | None) -> Ints:
-    strides = [0] * len(shape)
-    step = 1
-    for axis in reversed(range(len(shape)) if order is None else order):
-        strides[axis] = step
-        step *= shape[axis]
-    return tuple(strides)
-
-
-def _volume(sizes: Sequence[int]) -> int:
-    total = 1
-    for size in sizes:
-        total *= size
-    return total
 
 
 def _class(stride: int) -> str:
@@ -248,7 +234,7 @@ class Job:
         self.shape = shape
         self.operands = operands
         self.wide = [axis for axis, size in enumerate(shape) if size > 1]
-        self.elements = _volume(shape)
+        self.elements = math.prod(shape)
         self.first_output = len(kernel.inputs)
         self.first_target = len(kernel.inputs) + len(kernel.stores)
         self.caller_arrays = len(operands)
@@ -264,7 +250,7 @@ class Job:
         order = self.sorted_axes(stores, self.operands[: self.first_output])
         loops = self.axis_loops(order, (False,) * len(self.shape))
         if self.others:
-            self.elements += sum(_volume(sizes) for sizes, _ in self.others)
+            self.elements += sum(math.prod(sizes) for sizes, _ in self.others)
             nest = with_parts(loops, order, self.others, self.first_output)
         else:
             loops, offsets = flip(loops, self.first_output)
@@ -294,7 +280,7 @@ class Job:
         found = []
         for size, strides in zip(sizes, self.operands, strict=True):
             steps = zip(self.shape, strides, strict=True)
-            found.append(size * _volume([n for n, stride in steps if stride]))
+            found.append(size * math.prod([n for n, stride in steps if stride]))
         return max(found[: self.first_output], default=0) + sum(found[self.first_output :])
 
     def sorted_axes(self, leading: list[Ints], others: list[Ints]) -> list[int]:
@@ -335,7 +321,7 @@ class Job:
         lanes = 4 if ordered.accumulator[0] == "c" else 8
         run = how.order[len(how.order) - how.run :]
         alone = sum(kernel.reduced[axis] for axis in how.order) == len(run)
-        short = alone and not how.block and _volume([self.shape[a] for a in run]) < lanes
+        short = alone and not how.block and math.prod([self.shape[a] for a in run]) < lanes
         if ordered.op == "multiply" or not how.run or short:
             return self.lower_boxes(how.order)
         return self.lower_tree(how.order[: -how.run], run, how.block, ordered)
@@ -363,7 +349,7 @@ class Job:
         kernel = self.kernel
         outer = merge(self.axis_loops(slow, kernel.reduced)) if slow else []
         inner = merge(self.axis_loops(run, kernel.reduced))
-        total = _volume([loop.size for loop in inner])
+        total = math.prod([loop.size for loop in inner])
         # a costly body is shared out in shorter segments: the tree, and its bits, stay
         limit = max(RUN_BLOCK, min(STRETCH, self.chunk // 2))
         lows, blocks = _stretches(total, block, ordered.accumulator[0] == "c", limit)
@@ -425,7 +411,7 @@ class Job:
             self.classes(nest.loops[-1]),
             self.methods("chain") if core == "row" else (),
         )
-        step = _volume(shape) if is_partial else 0
+        step = math.prod(shape) if is_partial else 0
         arrays = self.program_arrays
         numpy_chunk = self.chunk if is_partial else NUMPY_CHUNK  # partial results are cut alike
         tables = {
@@ -486,7 +472,7 @@ class Job:
             strides[first + targets : first + targets] = [stride] * self.values
             flag = loop.reduced and not (all_outer and len(changed) < outer)
             changed.append(Loop(loop.size, flag, tuple(strides)))
-        assert step == _volume(shape)
+        assert step == math.prod(shape)
         return changed
 
     def temporaries(self, shape: Ints, is_partial: bool) -> tuple[tuple[Temporary, ...], Ints]:

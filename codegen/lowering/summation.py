@@ -7,6 +7,8 @@ arithmetic on sizes and strides; imports nothing of lazyfuse.
 
 from __future__ import annotations
 
+import math
+
 from lazyfuse.devices.dataclass import dataclass
 
 Ints = tuple[int, ...]
@@ -75,9 +77,7 @@ def summation(shape: Ints, strides: Ints, reduced: tuple[bool, ...], convert: bo
         return Summation(tuple(order), 0, 0)
     count, block = _buffering(groups, convert)
     run = sum(len(group.axes) for group in groups[:count])
-    total = 1
-    for group in groups[:count]:
-        total *= group.size
+    total = math.prod([group.size for group in groups[:count]])
     return Summation(tuple(order), run, block if block < total else 0)
 
 

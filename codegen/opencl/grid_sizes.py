@@ -5,6 +5,7 @@ The division never depends on the device, so results are the same on all devices
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -52,10 +53,7 @@ EXTRA = 4
 
 def volume(loops: Sequence[Loop]) -> int:
     """The number of iterations of nested loops."""
-    total = 1
-    for loop in loops:
-        total *= loop.size
-    return total
+    return math.prod([loop.size for loop in loops])
 
 
 def lanes_of(results: int, length: int, columns: bool) -> int:
