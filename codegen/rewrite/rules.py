@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from lazyfuse.codegen.graph.linearize import Value
 
 Rule = Callable[[Value, Sequence[Value]], "int | None"]
@@ -25,7 +23,7 @@ def same_type_cast(value: Value, graph: Sequence[Value]) -> int | None:
 
 
 def involution(value: Value, graph: Sequence[Value]) -> int | None:
-    """-(-x), ~~x, conjugate twice."""
+    """-(-x), ~~x, conjugate twice; of truth values, logical not twice."""
     if value.op.algebra != "involution":
         return None
     inner = graph[value.src[0]]
@@ -33,18 +31,6 @@ def involution(value: Value, graph: Sequence[Value]) -> int | None:
         return None
     origin = graph[inner.src[0]]
     same = origin.dtype == value.dtype and origin.shape == value.shape
-    return inner.src[0] if same and origin.perm == value.perm else None
-
-
-def double_not(value: Value, graph: Sequence[Value]) -> int | None:
-    """Logical not of logical not of a boolean."""
-    if value.op.name != "logical_not":
-        return None
-    inner = graph[value.src[0]]
-    if inner.op is not value.op:
-        return None
-    origin = graph[inner.src[0]]
-    same = origin.dtype == np.bool_ and origin.shape == value.shape
     return inner.src[0] if same and origin.perm == value.perm else None
 
 
@@ -59,4 +45,4 @@ def identity_view(value: Value, graph: Sequence[Value]) -> int | None:
     return value.src[0] if same else None
 
 
-RULES: tuple[Rule, ...] = (same_type_cast, involution, double_not, identity_view)
+RULES: tuple[Rule, ...] = (same_type_cast, involution, identity_view)

@@ -116,7 +116,7 @@ class Op:
     pole: int | None = None  # operand whose zero divides; None: each infinite result is a pole
     safe_at_one: bool = False  # raises no floating-point exception where array operands are 1
     parts: str = ""  # of complex numbers: "sum" and "product" are computed from the parts
-    algebra: str = ""  # "identity": op(x) is x, "involution": op(op(x)) is x; bit for bit
+    algebra: str = ""  # "identity": op(x) is x, "involution": op(op(x)) is x, of equal dtypes
     start: str = ""  # what accumulators of its reduction start from, see STARTS; "": no kernel
     ordered: bool = False  # a floating-point reduction depends on the order of its operands
     skips_nan: bool = False  # its reduction prefers any value to NaN

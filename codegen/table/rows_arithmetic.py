@@ -446,7 +446,7 @@ LOGIC: tuple[Op, ...] = (
     _logical("logical_and", "({0} & {1})", start="one"),
     _logical("logical_or", "({0} | {1})", start="zero"),
     _logical("logical_xor", "({0} != {1})", reorderable=True),
-    _logical("logical_not", "(not {0})"),
+    _logical("logical_not", "(not {0})", algebra="involution"),
     elementwise(
         "bitwise_and",
         "({0} & {1})",
