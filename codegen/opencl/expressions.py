@@ -83,26 +83,15 @@ def spread(text: str, dtype: str) -> str:
     return f"(({c_type(dtype, True)})({text}))"
 
 
-def load(pointer: str, place: str, dtype: str, vector: bool = False) -> str:
-    """One element, or a vector of neighbours; truth values lie in memory as bytes."""
-    if not vector:
-        text = f"{pointer}[{place}]"
-        return f"(uchar)({text} != 0)" if dtype == "b1" else text
-    text = f"VLOAD({pointer} + ({place}))"
-    return f"TO_VI1({text} != (VU1)(0))" if dtype == "b1" else text
+def load(pointer: str, place: str, dtype: str) -> str:
+    """One element; truth values lie in memory as bytes."""
+    text = f"{pointer}[{place}]"
+    return f"(uchar)({text} != 0)" if dtype == "b1" else text
 
 
 def stored(text: str, dtype: str, vector: bool = False) -> str:
     """The text of the value that is written to memory."""
     return f"(AS_VU1({text}) & (VU1)(1))" if vector and dtype == "b1" else text
-
-
-def store(pointer: str, place: str, text: str, dtype: str, vector: bool = False) -> str:
-    """The statement that writes one element, or a vector of neighbours."""
-    value = stored(text, dtype, vector)
-    if vector:
-        return f"VSTORE({value}, {pointer} + ({place}));"
-    return f"{pointer}[{place}] = {value};"
 
 
 def template(op: str, ins: tuple[str, ...], out: str, vector: bool, single: bool = False) -> str:

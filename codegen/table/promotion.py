@@ -99,30 +99,6 @@ def cast_loop(source: DType, target: DType) -> Loop:
     return loop
 
 
-def scalar_value(value: Any, dtype: DType) -> np.ndarray[Any, DType]:
-    """A Python scalar as a 0-d array of the loop's dtype, with NumPy's OverflowError."""
-    return np.asarray(value, dtype=dtype)
-
-
-_ABOVE = frozenset(("less", "less_equal", "not_equal"))  # true for elements below the scalar
-_BELOW = frozenset(("greater", "greater_equal", "not_equal"))
-_COMPARISONS = _ABOVE | _BELOW | {"equal"}
-
-
-def constant_comparison(op: Op, dtype: DType, value: int) -> bool | None:
-    """The outcome of `array op value` when no element of an integer dtype can reach `value`.
-
-    NumPy answers such comparisons, while arithmetic raises OverflowError. None: the value
-    fits, or the op is not a comparison.
-    """
-    if dtype.kind not in "iu" or op.name not in _COMPARISONS:
-        return None
-    info = np.iinfo(dtype)
-    if info.min <= value <= info.max:
-        return None
-    return op.name in (_ABOVE if value > info.max else _BELOW)
-
-
 _REDUCE_CACHE: dict[tuple[Op, DType, DType | None], tuple[DType, DType]] = memo(
     "codegen.table.promotion.reductions", 1 << 12
 )

@@ -24,7 +24,7 @@ from lazyfuse.codegen.opencl.expressions import (
     itemsize,
     load,
     preamble,
-    store,
+    stored,
 )
 from lazyfuse.codegen.opencl.raised_words import declared
 from lazyfuse.codegen.table import ops
@@ -83,12 +83,26 @@ def one_each(cases: list[Case]) -> list[Kernel]:
     return [kernel_of([case]) for case in cases]
 
 
+def loaded(pointer: str, dtype: str, vector: bool) -> str:
+    """The element, or vector, of a work-item."""
+    if not vector:
+        return load(pointer, "i", dtype)
+    text = f"VLOAD({pointer} + i)"
+    return f"TO_VI1({text} != (VU1)(0))" if dtype == "b1" else text
+
+
+def assigned(pointer: str, value: str, dtype: str, vector: bool) -> str:
+    """The statement that writes it."""
+    value = stored(value, dtype, vector)
+    return f"VSTORE({value}, {pointer} + i);" if vector else f"{pointer}[i] = {value};"
+
+
 def program_text(kernels: list[Kernel], vector: bool) -> str:
     """Kernels of the same inputs: a work-item computes one element, or one vector, of each."""
     inputs = kernels[0].inputs
     lines = [f"long i = get_global_id(0){' * W' if vector else ''};"]
     for k, dtype in enumerate(inputs):
-        lines.append(f"{c_type(dtype, vector)} h{k} = {load(f'p{k}', 'i', dtype, vector)};")
+        lines.append(f"{c_type(dtype, vector)} h{k} = {loaded(f'p{k}', dtype, vector)};")
     row = 0
     for number, kernel in enumerate(kernels):
         values = OpenCLValues(kernel, vector)
@@ -96,7 +110,7 @@ def program_text(kernels: list[Kernel], vector: bool) -> str:
         for each in kernel.stores:
             pointer = f"((__global {c_type(each.dtype)} *)(out + {row * WIDEST} * n))"
             value = values.cast(each.value, each.dtype)
-            lines.append(store(pointer, "i", value, each.dtype, vector))
+            lines.append(assigned(pointer, value, each.dtype, vector))
             row += 1
         lines += [
             f"raised[{number} * get_global_size(0) + get_global_id(0)] = raised_here[0] & 15;",

@@ -12,7 +12,7 @@ import pytest
 
 from lazyfuse.codegen.table import promotion
 from lazyfuse.codegen.table.ops import KERNEL_DTYPES, TABLE
-from lazyfuse.codegen.table.promotion import LOOPS, cast_loop, resolve, resolve_reduce, scalar_value
+from lazyfuse.codegen.table.promotion import LOOPS, cast_loop, resolve, resolve_reduce
 
 ALL = [np.dtype(spelled) for spelled in (*KERNEL_DTYPES, "f2", "g", "G")]
 WEAK = {int: 2, float: 2.0, complex: 2j}
@@ -133,46 +133,6 @@ def test_resolve_with_a_signature_and_a_casting_rule() -> None:
     with pytest.raises(TypeError) as theirs:
         op.ufunc(np.ones(2), np.ones(2), signature=(short, short, short))
     assert str(mine.value) == str(theirs.value)
-
-
-@pytest.mark.parametrize("name", ["i1", "u1", "i4", "u8", "f4", "f8", "c8"])
-@pytest.mark.parametrize("value", [0, 300, -1, 2**31, 2**63, 2**70, 10**400])
-def test_scalar_value_overflows_as_numpy_does(name: str, value: int) -> None:
-    dtype = np.dtype(name)
-
-    def mine() -> Any:
-        return scalar_value(value, resolve(TABLE["add"], (dtype, int)).ins[1])
-
-    def numpys() -> Any:
-        return np.zeros(1, dtype) + value
-
-    results = []
-    for function in (mine, numpys):
-        try:
-            results.append(np.asarray(function()).ravel()[0])
-        except OverflowError as error:
-            results.append(str(error))
-    assert results[0] == results[1]
-
-
-def test_scalar_value_is_an_array_of_no_axes() -> None:
-    value = scalar_value(2.5, np.dtype("f4"))
-    assert value.shape == ()
-    assert value.dtype == np.dtype("f4")
-
-
-@pytest.mark.parametrize("name", ["less", "less_equal", "greater", "greater_equal", "equal"])
-def test_comparisons_with_integers_out_of_reach(name: str) -> None:
-    op = TABLE[name]
-    for dtype in (np.dtype("i1"), np.dtype("u1"), np.dtype("i8"), np.dtype("u8")):
-        for value in (-1, 0, 5, 300, 2**70, -(2**70)):
-            constant = promotion.constant_comparison(op, dtype, value)
-            if constant is not None:
-                assert op.ufunc(np.zeros(1, dtype), value)[0] == constant
-                with pytest.raises(OverflowError):
-                    scalar_value(value, dtype)
-            else:
-                scalar_value(value, dtype)
 
 
 REDUCTIONS = [
