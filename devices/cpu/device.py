@@ -23,7 +23,7 @@ from ..pools import environment, object_code
 from ..pools.buffers import BufferPool, for_device
 from ..pools.compile_worker import Worker
 from ..pools.disk_cache import DiskCache
-from ..pools.programs import Builder, ProgramPool
+from ..pools.programs import Builder, ProgramPool, disk_of_environment
 from ..pools.target import target
 from ..thread_pool import ThreadPool, available
 from . import (
@@ -37,7 +37,6 @@ from . import (
 from .launch import ChunkRunner, NumbaProgram, NumpyProgram
 from .vector_loops import VectorLoops
 
-DISK_LIMIT = 256 << 20  # bytes of compiled programs kept on disk
 THREADS_ABOVE = 1 << 17  # additions' worth of work above which waking threads pays
 
 
@@ -47,11 +46,7 @@ def make() -> CPU:
         threads=settings.number("LAZYFUSE_NUM_THREADS", 0),
         threads_above=settings.number("LAZYFUSE_THREADS_ABOVE", THREADS_ABOVE),
         pool_limit=settings.number("LAZYFUSE_POOL_LIMIT", -1),
-        disk=DiskCache(
-            settings.cache_directory(),
-            settings.number("LAZYFUSE_CACHE_LIMIT", DISK_LIMIT),
-            settings.cache_enabled(),
-        ),
+        disk=disk_of_environment(),
         ahead=settings.flag("LAZYFUSE_COMPILE_AHEAD", True),
         after_exit=settings.flag("LAZYFUSE_COMPILE_AFTER_EXIT", True),
     )

@@ -58,7 +58,7 @@ def _optimised(source: Source) -> Iterator[tuple[Any, Any]]:
     has_vector_math = "vm_" in source.text or "vmf_" in source.text
     if has_vector_math:
         prefer_full_vectors(translated, features)
-    machine = target_machine(cpu, features)
+    machine = object_code.target_machine(cpu, features, _LEVEL)
     try:
         # a context of its own, which ends with it: constants and types stay in a context for ever
         module = llvm.parse_assembly(str(translated), llvm.create_context())
@@ -85,20 +85,6 @@ def _target() -> tuple[str, str]:
         return target()
     except DeviceError as error:
         raise Unsupported(str(error)) from error
-
-
-def target_machine(cpu: str, features: str) -> Any:
-    """LLVM's description of this machine, as numba has it."""
-    llvm = object_code.linker()
-    target = llvm.Target.from_default_triple()
-    return target.create_target_machine(
-        cpu=cpu,
-        features=features,
-        opt=_LEVEL,
-        reloc="static" if target.name.startswith("x86") else "default",
-        codemodel="jitdefault",
-        jit=True,
-    )
 
 
 def inline_vector_math(machine: Any, module: Any) -> None:

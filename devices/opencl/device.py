@@ -7,8 +7,6 @@ order; only `wait` and `Later.flags` wait for them.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -26,7 +24,7 @@ from ..base import (
 )
 from ..pools.buffers import BufferPool
 from ..pools.disk_cache import DiskCache
-from ..pools.programs import ProgramPool
+from ..pools.programs import ProgramPool, disk_of_environment
 from . import platforms, selftest
 from .failures import faults
 from .library import Library
@@ -35,12 +33,10 @@ from .platforms import Found
 from .programs import Find, OpenCLBuilder, Tables
 from .queue import Queue
 
-__all__ = ["DISK_LIMIT", "DeviceLost", "OpenCL", "faults", "make"]
+__all__ = ["DeviceLost", "OpenCL", "faults", "make"]
 
-DISK_LIMIT = 256 << 20  # bytes of compiled programs kept on disk
 LANGUAGES = ("opencl", "opencl-grid")
 BUILD_OPTIONS = ["-cl-std=CL1.2", "-w"]  # for every device; the tests add an option
-_BUILDERS = 4  # threads that build programs ahead of use
 
 
 def make(found: Found) -> OpenCL:
@@ -48,11 +44,7 @@ def make(found: Found) -> OpenCL:
     return OpenCL(
         found,
         pool_limit=settings.number("LAZYFUSE_POOL_LIMIT", -1),
-        disk=DiskCache(
-            settings.cache_directory(),
-            settings.number("LAZYFUSE_CACHE_LIMIT", DISK_LIMIT),
-            settings.cache_enabled(),
-        ),
+        disk=disk_of_environment(),
     )
 
 
@@ -114,11 +106,6 @@ class OpenCL(Asynchronous):
         """As `base.Asynchronous.wait`."""
         self.queue.wait()
 
-    def warm_up(self, sources: Iterable[Source]) -> list[DeviceError]:
-        """Build programs ahead of use. Return the failures, which are no errors yet."""
-        with ThreadPoolExecutor(_BUILDERS) as pool:
-            return [problem for problem in pool.map(self._try, sources) if problem is not None]
-
     def why_missed(self, source: Source) -> str:
         """As `base.Device.why_missed`."""
         return self.programs.why_missed(source)
@@ -154,13 +141,6 @@ class OpenCL(Asynchronous):
         self.buffers.set_limit(limit)
         if self.memory is not None:
             self.memory.set_limit(limit)
-
-    def _try(self, source: Source) -> DeviceError | None:
-        try:
-            self.compile(source)
-        except DeviceError as error:
-            return error
-        return None
 
     def _find_width(self, disk: DiskCache) -> int:
         found = self._found

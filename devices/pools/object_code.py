@@ -134,19 +134,24 @@ def emit(text: str, cpu: str = "", features: str = "", optimise: int = 2) -> byt
     """Object code of LLVM text: for a CPU and its features, by default any of this architecture."""
     llvm = linker()
     room(TO_COMPILE)
-    target = llvm.Target.from_default_triple()
-    machine = target.create_target_machine(
-        cpu=cpu,
-        features=features,
-        opt=optimise,
-        reloc="static" if target.name.startswith("x86") else "default",  # as numba does
-        codemodel="jitdefault",
-        jit=True,
-    )
+    machine = target_machine(cpu, features, optimise)
     try:
         return bytes(machine.emit_object(llvm.parse_assembly(text)))
     except RuntimeError as error:  # LLVM before 16 reads another syntax
         raise DeviceError(f"[compile] LLVM text: {error}") from error
+
+
+def target_machine(cpu: str, features: str, optimise: int) -> Any:
+    """LLVM's description of this machine, as numba has it."""
+    target = linker().Target.from_default_triple()
+    return target.create_target_machine(
+        cpu=cpu,
+        features=features,
+        opt=optimise,
+        reloc="static" if target.name.startswith("x86") else "default",
+        codemodel="jitdefault",
+        jit=True,
+    )
 
 
 def unresolved(code: bytes) -> list[str]:

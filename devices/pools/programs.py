@@ -22,6 +22,7 @@ from .disk_cache import DiskCache
 from .object_code import Loaded, load
 
 Key = tuple[str, str]
+DISK_LIMIT = 256 << 20  # bytes of compiled programs kept on disk
 _MOST_REASONS = 4096  # look-ups whose reason is kept
 
 
@@ -379,6 +380,12 @@ class ProgramPool:
 
     def _name(self, source: Source) -> str:
         return name_on_disk(source, self._environment())
+
+
+def disk_of_environment() -> DiskCache:
+    """The folder of programs as the environment variables set it."""
+    limit = settings.number("LAZYFUSE_CACHE_LIMIT", DISK_LIMIT)
+    return DiskCache(settings.cache_directory(), limit, settings.cache_enabled())
 
 
 def name_on_disk(source: Source, environment: str) -> str:
