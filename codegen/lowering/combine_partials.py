@@ -7,7 +7,7 @@ segments that programs sum, and its order of blocks and rows (see summation.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -81,16 +81,8 @@ class Combination:
             return True
         if partial.ndim != 1 or partial.dtype != _DOUBLE or not self.blocks:
             return False
-        total = 0.0
-        stack: list[float] = []
-        values = iter(partial.tolist())
-        for joins in _schedule(self.lengths, self.blocks):
-            stack.append(next(values))
-            for _ in range(joins):
-                last = stack.pop()
-                stack[-1] += last
-        total = stack[0]
-        for value in stack[1:]:  # of blocks, one after the other
+        total, *others = _joined(partial.tolist(), _schedule(self.lengths, self.blocks))
+        for value in others:  # of blocks, one after the other
             total += value
         if not math.isfinite(total):
             return False  # NumPy's additions then raise the exceptions
@@ -127,15 +119,7 @@ class Combination:
         """Segments of a block joined by NumPy's tree: (blocks, *loops)."""
         if not self.blocks or self.blocks[-1] + 1 == len(self.blocks):
             return partial
-        joined: list[Array] = []
-        at = 0
-        for _, members in groupby(self.blocks):
-            count = len(list(members))
-            lengths = self.lengths[at : at + count]
-            stretches = iter(list(zip(lengths, partial[at : at + count], strict=True)))
-            joined.append(_tree(sum(lengths), stretches, complex_values))
-            at += count
-        return np.stack(joined)
+        return np.stack(_joined(partial, _schedule(self.lengths, self.blocks, complex_values)))
 
 
 def combine_boxes(kernel: Kernel, loops: Sequence[Loop], slots: tuple[Ints, Ints]) -> Combination:
@@ -174,7 +158,7 @@ _DOUBLE = np.dtype(np.float64)
 
 
 @cached(256)
-def _schedule(lengths: Ints, blocks: Ints) -> Ints:
+def _schedule(lengths: Ints, blocks: Ints, complex_values: bool = False) -> Ints:
     """For each segment, how many subtrees it completes: how often the last two sums are added.
 
     The sums of the blocks remain.
@@ -184,42 +168,34 @@ def _schedule(lengths: Ints, blocks: Ints) -> Ints:
     for _, members in groupby(blocks):
         count = len(list(members))
         stretches = iter(lengths[at : at + count])
-        _plan(sum(lengths[at : at + count]), stretches, found)
+        _plan(sum(lengths[at : at + count]), stretches, found, complex_values)
         at += count
     return tuple(found)
 
 
-def _plan(count: int, stretches: Iterator[int], found: list[int], ahead: int = 0) -> None:
+def _plan(
+    count: int, stretches: Iterator[int], found: list[int], complex_values: bool, ahead: int = 0
+) -> None:
     """Walk the tree over `count` elements; `ahead`: those of its first segment, if taken."""
     first = ahead or next(stretches)
     if first == count:
         found.append(0)
         return
-    left = left_half(count, complex_values=False)
-    _plan(left, stretches, found, first)
-    _plan(count - left, stretches, found)
+    left = left_half(count, complex_values)
+    _plan(left, stretches, found, complex_values, first)
+    _plan(count - left, stretches, found, complex_values)
     found[-1] += 1
 
 
-def _tree(count: int, stretches: Iterator[tuple[int, Array]], complex_values: bool) -> Array:
-    """The pairwise sum of `count` elements from the sums of its subtrees."""
-    length, first = next(stretches)
-    return _subtree(count, [(length, first)], stretches, complex_values)
-
-
-def _subtree(
-    count: int,
-    ahead: list[tuple[int, Array]],
-    stretches: Iterator[tuple[int, Array]],
-    complex_values: bool,
-) -> Array:
-    if not ahead:
-        ahead.append(next(stretches))
-    if ahead[0][0] == count:
-        return ahead.pop()[1]
-    left = left_half(count, complex_values)
-    first = _subtree(left, ahead, stretches, complex_values)
-    return first + _subtree(count - left, ahead, stretches, complex_values)
+def _joined(values: Iterable[Any], schedule: Ints) -> list[Any]:
+    """The sums of blocks from those of their segments: numbers, or arrays of them."""
+    stack: list[Any] = []
+    for value, joins in zip(values, schedule, strict=True):
+        stack.append(value)
+        for _ in range(joins):
+            last = stack.pop()
+            stack[-1] = stack[-1] + last
+    return stack
 
 
 def _one_by_one(rows: Array) -> Array:
