@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from lazyfuse.codegen.lowering.kernel import (
     Instruction,
@@ -14,6 +15,8 @@ from lazyfuse.codegen.lowering.kernel import (
 )
 from lazyfuse.codegen.lowering.variant import KernelVariant, program_arrays
 from lazyfuse.devices.base import Source
+
+Name = TypeVar("Name")
 
 
 def named_source(
@@ -30,6 +33,22 @@ def named_source(
     name = f"{'g' if group else 'k'}_{digest}"
     text = text.replace(" NAME(", f" {name}(")
     return Source(language, name, text, rank, arrays, kernel.scalars, exact, group)
+
+
+def with_needed(found: Iterable[Name], calls: Callable[[Name], Iterable[Name]]) -> list[Name]:
+    """Some helpers and all that they call, each after those it calls."""
+    order: list[Name] = []
+
+    def visit(name: Name) -> None:
+        if name not in order:
+            for other in calls(name):
+                if other != name:
+                    visit(other)
+            order.append(name)
+
+    for name in found:
+        visit(name)
+    return order
 
 
 class Values:

@@ -26,6 +26,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from lazyfuse.codegen.lowering.printing import with_needed
+
 _INTEGERS = """
 def floor_divide_signed(a, b):
     if CONVERTS_WIDE:
@@ -488,23 +490,7 @@ def names_in(text: str) -> list[str]:
     return [name for name in dict.fromkeys(_NAME.findall(text)) if name in HELPERS]
 
 
-def needed(names: Iterable[str]) -> list[str]:
-    """The helpers `names` and all that they call, each after those it calls."""
-    order: list[str] = []
-    for name in names:
-        _visit(name, order)
-    return order
-
-
-def _visit(name: str, order: list[str]) -> None:
-    if name in order:
-        return
-    for other in names_in(HELPERS[name]):
-        if other != name:
-            _visit(other, order)
-    order.append(name)
-
-
 def source(names: Iterable[str], decorator: str = "@njit") -> str:
     """The text of the helpers `names` and all that they call, to be put above a kernel."""
-    return "\n\n".join(f"{decorator}\n{HELPERS[name]}" for name in needed(names))
+    needed = with_needed(names, lambda name: names_in(HELPERS[name]))
+    return "\n\n".join(f"{decorator}\n{HELPERS[name]}" for name in needed)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 
+from lazyfuse.codegen.lowering.printing import with_needed
 from lazyfuse.codegen.opencl.tangent import TANGENT
 from lazyfuse.codegen.table.ops import ROWS
 
@@ -469,19 +470,7 @@ def calls(text: str) -> list[Call]:
 
 def needed(text: str) -> list[Call]:
     """The helpers that a text calls, and theirs, each after those it calls."""
-    order: list[Call] = []
-    for call in calls(text):
-        _visit(call, order)
-    return order
-
-
-def _visit(call: Call, order: list[Call]) -> None:
-    if call in order:
-        return
-    for other in calls(instance(*call)):
-        if other != call:
-            _visit(other, order)
-    order.append(call)
+    return with_needed(calls(text), lambda call: calls(instance(*call)))
 
 
 def are_vectors(text: str) -> bool:
