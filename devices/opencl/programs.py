@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import weakref
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,50 +94,43 @@ class OpenCLProgram(Pooled):
         if not chunks:
             return 0
         self._queue.check()
-        find = self._find
-        numbers: list[Any] = [1, _whole(chunks)]
-        buffers: list[Any] = [0, None]
-        keep: list[Any] = []
-        at = 2
-        for array in launch.arrays:
-            buffer, start = find(array)
-            keep.append(buffer)
-            buffers += (at, buffer)
-            numbers += (at + 1, _whole(start))
-            at += 2
-        for (position, pack, kind), value in zip(self._formats, launch.scalars, strict=True):
-            numbers += (position, _bytes(pack, kind, value))
-        keep.append(launch.arrays)
-        queue = self._queue
-        with queue.lock:
-            slot, word = queue.word()
-            buffers[1] = table = self._tables.of(launch)
-            buffers += (at + len(self._formats), word)
-            keep.append(table)
-            self._kernel._set_arg_multi(tuple(buffers))
-            self._kernel._set_arg_buf_multi(tuple(numbers))
-            return queue.start(self._kernel, self._grid(chunks, launch.tasks), slot, keep)
+        operands = [self._find(array) for array in launch.arrays]
+        with self._queue.lock:
+            table = self._tables.of(launch)
+            grid = self._grid(chunks, launch.tasks)
+            return self._start(table, chunks, operands, launch.scalars, grid, launch.arrays)
 
     def rehearse(self) -> None:
         """Make an empty launch: some drivers finish compiling at the first launch."""
-        arrays = len(self.source.arrays)
         nothing = zeros(self._queue.context, 4096)
-        keep = [nothing]
-        buffers: list[Any] = [0, nothing]
-        numbers: list[Any] = [1, _whole(0)]
-        for k in range(arrays):
-            buffers += (2 + 2 * k, nothing)
-            numbers += (3 + 2 * k, _whole(0))
-        for position, pack, kind in self._formats:
-            numbers += (position, _bytes(pack, kind, 0))
+        operands, scalars = [(nothing, 0)] * len(self.source.arrays), [0] * len(self._formats)
         with self._queue.lock:
-            slot, word = self._queue.word()
-            buffers += (2 + 2 * arrays + len(self._formats), word)
-            self._kernel._set_arg_multi(tuple(buffers))
-            self._kernel._set_arg_buf_multi(tuple(numbers))
-            pending = self._queue.start(self._kernel, self._grid(1, 1), slot, keep)
+            pending = self._start(nothing, 0, operands, scalars, self._grid(1, 1), None)
             self._queue.launches -= 1
         pending.flags()
+
+    def _start(
+        self,
+        table: Any,
+        chunks: int,
+        operands: Sequence[tuple[Any, int]],
+        scalars: Sequence[Any],
+        grid: tuple[tuple[int, ...], tuple[int, ...]],
+        alive: Any,
+    ) -> QueuedLaunch:
+        """Set the arguments and enqueue. The caller holds the queue's lock."""
+        numbers: list[Any] = [1, _whole(chunks)]
+        buffers: list[Any] = [0, table]
+        for at, (buffer, start) in enumerate(operands):
+            buffers += (2 + 2 * at, buffer)
+            numbers += (3 + 2 * at, _whole(start))
+        for (position, pack, kind), value in zip(self._formats, scalars, strict=True):
+            numbers += (position, _bytes(pack, kind, value))
+        slot, word = self._queue.word()
+        buffers += (2 + 2 * len(operands) + len(self._formats), word)
+        self._kernel._set_arg_multi(tuple(buffers))
+        self._kernel._set_arg_buf_multi(tuple(numbers))
+        return self._queue.start(self._kernel, grid, slot, (table, operands, alive))
 
     def _grid(self, chunks: int, tasks: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Global and local size."""
