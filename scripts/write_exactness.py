@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lazyfuse.codegen.table.exactness import EXACT, INEXACT, NUMPY, class_of
 from lazyfuse.codegen.table.op import KERNEL_DTYPES, Op
 from lazyfuse.codegen.table.ops import ROWS, TABLE
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+from benchmarks.exactness.units import EXACT, INEXACT, NUMPY, class_of  # noqa: E402
+
 TARGET = ROOT / "docs" / "exactness.md"
 PROSE = ROOT / "docs" / "exactness.in.md"
 FIGURES = ROOT / "benchmarks" / "results" / "exactness.json"

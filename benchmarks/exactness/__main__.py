@@ -17,8 +17,8 @@ import numpy as np
 
 from benchmarks.exactness.samples import points
 from benchmarks.exactness.truth import Truth, distances, errors, truth
+from benchmarks.exactness.units import INEXACT, class_of, size_of_unit
 from benchmarks.exactness.ways import WAYS
-from lazyfuse.codegen.table.exactness import INEXACT, class_of, size_of_unit
 from lazyfuse.codegen.table.ops import ROWS, TABLE
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.codegen.table.exactness import units
+from benchmarks.exactness.units import units
 
 Array = np.ndarray[Any, np.dtype[Any]]
 PRECISION = 160  # bits: what is left after a double's 53 is known to far below a unit

@@ -101,7 +101,7 @@ class Op:
     reorderable: bool = False  # may NumPy reduce by it in any order of axes
     domain: tuple[tuple[float, float], ...] = ()  # per input: where generated tests sample floats
     ulps: int = 0  # where not exact: greatest error in units in the last place, in every tier
-    unit: str = ""  # whose last place, if not the result's own: "operand", "sine" (see exactness)
+    unit: str = ""  # whose last place, if not the result's own: "operand", "sine"
     pure: bool = True
     fusion_barrier: bool = False  # the copy of a row for marked nodes: it shares no kernel
     sign: str = ""  # Python's operator in source text, for ops that have one

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import lazyfuse
+from benchmarks.exactness.units import INEXACT, class_of, size_of_unit, units
 from benchmarks.exactness.ways import WAYS
-from lazyfuse.codegen.table.exactness import INEXACT, class_of, size_of_unit, units
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import ROWS, TABLE
 from lazyfuse.devices import registry
