@@ -5,6 +5,7 @@ Owns the spelling of one element's arithmetic; knows no loops.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -109,35 +110,14 @@ def identity(reduction: Reduce, of_value: bool = False) -> str:
         return _LAST_POSITION
     if dtype == "b1" and op in ("argmin", "argmax"):
         dtype = "u1"
-    return typed(_identity(op, dtype), dtype)
+    return typed(_spelled(comparison.start(op, dtype), dtype[0]), dtype)
 
 
-def _identity(op: str, dtype: str) -> str:
-    row, kind = ops.TABLE[f"reduce:{op}"], dtype[0]
-    if row.skips_nan and kind in "fc":  # NaN gives way to any other value
-        return "np.nan" if kind == "f" else "complex(np.nan, np.nan)"
-    if row.start == "bits":
-        return {"b": "1", "u": _greatest(dtype)}.get(kind, "-1")
-    if row.start in _NUMBERS:
-        return _NUMBERS[row.start]
-    return _greatest(dtype) if row.start == "greatest" else _least(dtype)
-
-
-_NUMBERS = {"zero": "0", "one": "1"}  # -0.0 + 0 is 0.0, in NumPy too
-
-
-def _greatest(dtype: str) -> str:
-    kind, bits = dtype[0], 8 * int(dtype[1:])
-    if kind in "iu":
-        return str(2 ** (bits - (kind == "i")) - 1)
-    return {"b": "1", "f": "np.inf"}.get(kind, "complex(np.inf, np.inf)")
-
-
-def _least(dtype: str) -> str:
-    kind, bits = dtype[0], 8 * int(dtype[1:])
-    if kind == "i":
-        return f"-{2 ** (bits - 1) - 1} - 1"
-    return {"b": "0", "u": "0", "f": "-np.inf"}.get(kind, "complex(-np.inf, -np.inf)")
+def _spelled(number: float, kind: str) -> str:
+    if isinstance(number, int):
+        return str(number) if number >= -1 else f"{number + 1} - 1"
+    text = f"np.{number}" if number != -math.inf else "-np.inf"
+    return text if kind == "f" else f"complex({text}, {text})"
 
 
 class NumbaValues(Values):

@@ -13,6 +13,7 @@ Scalar arguments stay scalar variables and are spread at each use.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from lazyfuse.codegen.lowering import comparison, flag_slots
@@ -152,35 +153,18 @@ def identity(reduction: Reduce, of_value: bool = False, vector: bool = False) ->
     op, dtype = reduction.op, reduction.accumulator
     if op in ("argmin", "argmax") and not of_value:
         return _LAST_POSITION
-    text = _identity(op, dtype)
+    text = _spelled(comparison.start(op, dtype), dtype)
     return spread(text, dtype) if vector else f"(({C_TYPES[dtype]})({text}))"
 
 
-def _identity(op: str, dtype: str) -> str:
-    row, kind = ops.TABLE[f"reduce:{op}"], dtype[0]
-    if row.skips_nan and kind in "fc":  # NaN gives way to any other value
-        return "NAN"
-    if row.start == "one":
-        return "1.0f, 0.0f" if dtype == "c8" else "1.0, 0.0" if kind == "c" else "1"
-    if row.start == "zero":  # -0.0 + 0 is 0.0, in NumPy too
-        return "0"
-    if row.start == "bits":
-        return {"b": "1", "u": _greatest(dtype)}.get(kind, "-1")
-    return _greatest(dtype) if row.start == "greatest" else _least(dtype)
-
-
-def _greatest(dtype: str) -> str:
-    kind, bits = dtype[0], 8 * int(dtype[1:])
-    if kind in "iu":
-        return f"{2 ** (bits - (kind == 'i')) - 1}{'UL' if kind == 'u' else 'L'}"
-    return "1" if kind == "b" else "INFINITY"
-
-
-def _least(dtype: str) -> str:
-    kind, bits = dtype[0], 8 * int(dtype[1:])
-    if kind == "i":
-        return f"-{2 ** (bits - 1) - 1}L - 1"
-    return "0" if kind in "bu" else "-INFINITY"
+def _spelled(number: float, dtype: str) -> str:
+    if not isinstance(number, int):
+        return {math.inf: "INFINITY", -math.inf: "-INFINITY"}.get(number, "NAN")
+    if number == 1 and dtype[0] == "c":
+        return "1.0f, 0.0f" if dtype == "c8" else "1.0, 0.0"
+    if number < -1:
+        return f"{number + 1}L - 1"
+    return str(number) if number < 2 else f"{number}{'UL' if dtype[0] == 'u' else 'L'}"
 
 
 def has_vector_form(op: str, ins: tuple[str, ...], out: str, single: bool = False) -> bool:
