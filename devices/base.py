@@ -218,12 +218,24 @@ class Programs(Store, Protocol):
     built: int
     loaded: int
 
+    def get(self, source: Source) -> Program:
+        """As `Device.compile`."""
+
+    def holds(self, source: Source) -> bool:
+        """As `Device.cached`."""
+
+    def why_missed(self, source: Source) -> str:
+        """As `Device.why_missed`."""
+
     def awaits(self, source: Source) -> bool:
         """Whether a program is being compiled."""
 
 
 class Buffers(Store, Protocol):
     """Host memory that is used again."""
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """As `Device.empty`."""
 
     def classes(self, blocks: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
         """From pairs (bytes, count) of blocks to the pairs that `reserve` takes."""
@@ -253,8 +265,8 @@ class DeviceOptions:
 class Device:
     """Hardware that runs programs, with the defaults of what a device may leave out.
 
-    A device must have `traits`, `compile`, `cached` and `empty`. With the defaults it is the host,
-    computes at once, and has nothing else.
+    A device must have `traits`, and `programs` and `buffers` or its own `compile`, `cached` and
+    `empty`. With the defaults it is the host, computes at once, and has nothing else.
     """
 
     traits: Traits
@@ -270,15 +282,18 @@ class Device:
 
     def compile(self, source: Source) -> Program:
         """Build a program or raise `DeviceError`; pooled, so a second call costs a lookup."""
-        raise NotImplementedError
+        assert self.programs is not None
+        return self.programs.get(source)
 
     def cached(self, source: Source) -> bool:
         """Whether `compile` would find the program in memory or on disk."""
-        raise NotImplementedError
+        assert self.programs is not None
+        return self.programs.holds(source)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """A C-contiguous, uninitialised host array from the device's buffer pool."""
-        raise NotImplementedError
+        assert self.buffers is not None
+        return self.buffers.empty(shape, dtype)
 
     def wait(self) -> None:
         """Wait for all pending launches; `DeviceError` if one failed since the last call."""
@@ -303,7 +318,7 @@ class Device:
 
     def why_missed(self, source: Source) -> str:
         """Why `compile` last had to load or build the program."""
-        return ""
+        return "" if self.programs is None else self.programs.why_missed(source)
 
     def lost_worker(self) -> str:
         """Why the worker process is lost for good; empty while there may be one."""

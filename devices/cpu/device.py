@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .. import settings
-from ..base import Array, Device, DeviceError, DeviceOptions, Pooled, Program, Source, Traits
+from ..base import Device, DeviceError, DeviceOptions, Pooled, Program, Source, Traits
 from ..late_imports import module
 from ..pools import environment, object_code
 from ..pools.buffers import BufferPool, for_device
@@ -87,14 +87,6 @@ class CPU(Device):
         self.set_compile_after_exit(after_exit)
         self.traits = Traits("cpu", "cpu", self.threads.threads, tuple(builders), notes)
 
-    def compile(self, source: Source) -> Program:
-        """As `base.Device.compile`."""
-        return self.programs.get(source)
-
-    def cached(self, source: Source) -> bool:
-        """As `base.Device.cached`."""
-        return self.programs.holds(source)
-
     def soon(self, source: Source) -> Program | None:
         """As `base.Device.soon`: in memory or on disk, else compiled.
 
@@ -119,14 +111,6 @@ class CPU(Device):
     def finish(self, seconds: float | None = None) -> bool:
         """As `base.Device.finish`."""
         return self.programs.wait(None, seconds)
-
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """As `base.Device.empty`."""
-        return self.buffers.empty(shape, dtype)
-
-    def why_missed(self, source: Source) -> str:
-        """As `base.Device.why_missed`."""
-        return self.programs.why_missed(source)
 
     def info(self) -> dict[str, Any]:
         """Counters of programs, buffers and threads."""

@@ -92,23 +92,11 @@ class OpenCL(Asynchronous):
     def compile(self, source: Source) -> Program:
         """As `base.Device.compile`."""
         self.queue.check()
-        return self.programs.get(source)
-
-    def cached(self, source: Source) -> bool:
-        """As `base.Device.cached`."""
-        return self.programs.holds(source)
-
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """As `base.Device.empty`."""
-        return self.buffers.empty(shape, dtype)
+        return super().compile(source)
 
     def wait(self) -> None:
         """As `base.Asynchronous.wait`."""
         self.queue.wait()
-
-    def why_missed(self, source: Source) -> str:
-        """As `base.Device.why_missed`."""
-        return self.programs.why_missed(source)
 
     def info(self) -> dict[str, Any]:
         """Counters of programs, buffers, transfers and launches."""
