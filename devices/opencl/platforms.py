@@ -25,8 +25,6 @@ NONE = "no OpenCL platform found: install a driver, or pip install pocl-binary-d
 NO_FP64 = "no fp64: programs with float64 run on the CPU"
 NARROWS = "no fp64: float64 is kept and computed in float32, as single_precision asks"
 
-_CPUINFO = "/proc/cpuinfo"
-_HEAD = 8192  # bytes to read: they hold the first core's flags
 # The package of devices/ whose modules decide what a text compiles to.
 _RUNTIME = "opencl"
 
@@ -140,9 +138,5 @@ def _rank(device: Any) -> int:
 
 def _cpu_flags() -> str:
     """The CPU's extensions: in these, machines that share a folder of programs may differ."""
-    try:
-        with open(_CPUINFO, "rb") as file:
-            lines = file.read(_HEAD).splitlines()
-    except OSError:  # not Linux
-        return ""
-    return " ".join(line.decode() for line in lines if line.startswith((b"flags", b"Features")))
+    known = environment.described_processor()
+    return known.get("flags", known.get("Features", ""))

@@ -72,18 +72,21 @@ _CPU = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
 
 def _processor() -> str:
     """The first CPU as the system describes it; empty where LLVM has to say."""
-    if not elf_linker.AVAILABLE:
-        return ""
+    known = described_processor() if elf_linker.AVAILABLE else {}
+    return "; ".join(known[name] for name in _CPU) if known.keys() >= set(_CPU) else ""
+
+
+def described_processor() -> dict[str, str]:
+    """Linux's description of the first CPU; empty elsewhere."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             lines = list(itertools.takewhile(str.strip, file))
     except OSError as error:
         if error.errno == errno.ENOMEM:
             raise MemoryError(str(error)) from error
-        return ""
+        return {}
     parted = (line.partition(":") for line in lines)
-    known = {name.strip(): value.strip() for name, _, value in parted}
-    return "; ".join(known[name] for name in _CPU) if known.keys() >= set(_CPU) else ""
+    return {name.strip(): value.strip() for name, _, value in parted}
 
 
 def _llvms_processor() -> str:
