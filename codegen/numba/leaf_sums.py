@@ -8,30 +8,17 @@ kernel have eight lanes each, too. Owns that text and the choice; printer.py wal
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from lazyfuse.codegen.lowering.kernel import Kernel, is_argument, is_exact, value_dtypes
 from lazyfuse.codegen.lowering.variant import KernelVariant
-from lazyfuse.codegen.numba.expressions import NumbaValues, combined, identity, load, stored
+from lazyfuse.codegen.numba.expressions import combined, identity, load, stored
+
+if TYPE_CHECKING:
+    from lazyfuse.codegen.numba.printer import Printer
 
 LEAF = 128  # elements that NumPy's accumulators sum
 LANES = 8
-
-
-class Printer(Protocol):
-    """The part of the printer that this module uses."""
-
-    kernel: Kernel
-    variant: KernelVariant
-    values: NumbaValues
-
-    def line(self, text: str) -> None: ...
-
-    def open(self, text: str) -> None: ...
-
-    def close(self) -> None: ...
-
-    def compute(self) -> None: ...
 
 
 def suits(kernel: Kernel, form: KernelVariant) -> bool:

@@ -31,7 +31,7 @@ _INDEPENDENT = "independent()"
 
 def print_source(kernel: Kernel, form: KernelVariant) -> Source:
     """The program text of a kernel variant."""
-    printer = _Printer(kernel, form)
+    printer = Printer(kernel, form)
     printer.entry()
     body = "\n".join(printer.lines)
     helpers = numba_helpers.source(numba_helpers.names_in(body))
@@ -39,7 +39,9 @@ def print_source(kernel: Kernel, form: KernelVariant) -> Source:
     return named_source("numba", text, printer.rank, printer.arrays, kernel, is_exact(kernel))
 
 
-class _Printer(LoopText):
+class Printer(LoopText):
+    """The statements of one text."""
+
     def __init__(self, kernel: Kernel, form: KernelVariant) -> None:
         super().__init__(kernel, form)
         self.values = NumbaValues(kernel)
@@ -189,7 +191,9 @@ class _Printer(LoopText):
         self.open(f"for low in range(0, n{self.last}, {STREAMED}):")
         self.line(f"count = min({STREAMED}, n{self.last} - low)")
         every = range(len(self.arrays))
-        self.pointers(every, {k: f" + low * s{k}_{self.last}" for k in every if self.along(k)})
+        self.pointers(
+            every, {k: f" + low * s{k}_{self.last}" for k in every if self.moves(k, self.last)}
+        )
         self.gather()
         self.open("for i in range(count):")
         self.line(self.independent)
@@ -215,10 +219,6 @@ class _Printer(LoopText):
             self.line(_INDEPENDENT)
             self.line(f"g{k}[i] = p{k}[{self.offset(k)}]")
             self.close()
-
-    def along(self, k: int) -> bool:
-        """Whether an array moves on the innermost loop."""
-        return self.moves(k, self.last)
 
     def flat(self) -> None:
         """A map, or reductions into one target per iteration."""

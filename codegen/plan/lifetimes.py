@@ -6,7 +6,7 @@ Level 1 decides what the structure allows; `overlap` helps level 2 with concrete
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,15 +16,8 @@ from lazyfuse.codegen.graph.node import Memory
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.dataclass import dataclass
 
-
-class Reader(Protocol):
-    """The part of a step that this module reads."""
-
-    @property
-    def reads(self) -> tuple[int, ...]: ...
-
-    @property
-    def writes(self) -> tuple[int, ...]: ...
+if TYPE_CHECKING:
+    from lazyfuse.codegen.plan.plan import Step
 
 
 @dataclass(frozen=True)
@@ -37,7 +30,7 @@ class Lifetimes:
     last: tuple[tuple[int, ...], ...]
 
 
-def lifetimes(graph: Graph, steps: Sequence[Reader], outputs: Sequence[int]) -> Lifetimes:
+def lifetimes(graph: Graph, steps: Sequence[Step], outputs: Sequence[int]) -> Lifetimes:
     """When each value can be dropped; outputs never can."""
     final: dict[int, int] = {}
     for at, step in enumerate(steps):
@@ -61,7 +54,7 @@ def lifetimes(graph: Graph, steps: Sequence[Reader], outputs: Sequence[int]) -> 
     return Lifetimes(tuple(tuple(sorted(indices)) for indices in last))
 
 
-def update_hazards(graph: Graph, steps: Sequence[Reader]) -> set[int]:
+def update_hazards(graph: Graph, steps: Sequence[Step]) -> set[int]:
     """Updates that must not happen in place: an older value of their memory is needed later.
 
     Values over one block of memory form a class; a value's version is the number of updates below
@@ -87,7 +80,7 @@ _HAZARD_ROUNDS = 8
 
 
 def _scan(
-    graph: Graph, steps: Sequence[Reader], root: Sequence[Any], version: Sequence[int]
+    graph: Graph, steps: Sequence[Step], root: Sequence[Any], version: Sequence[int]
 ) -> set[int]:
     oldest: dict[Any, int] = {}  # per class, the lowest version read after the present step
     found: set[int] = set()
@@ -115,7 +108,7 @@ def _scan(
     return found
 
 
-def _forks(graph: Graph, steps: Sequence[Reader]) -> set[int]:
+def _forks(graph: Graph, steps: Sequence[Step]) -> set[int]:
     """Updates of a version that other updates change, too: all except one that runs after the rest.
 
     Whether that one is a hazard follows from the rest, which read the version to copy it.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copyreg
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from lazyfuse.codegen.table import rows_arithmetic, rows_math, rows_structure
 from lazyfuse.codegen.table.op import KERNEL_DTYPES, KINDS, Op, Verdict, loops_of
 from lazyfuse.devices.caches import cached
 from lazyfuse.devices.dataclass import replace
+
+if TYPE_CHECKING:
+    from lazyfuse.codegen.table.promotion import Loop
 
 __all__ = [
     "BY_UFUNC",
@@ -53,13 +56,6 @@ MULTIPLE = {
     "modf": ("modf_fraction", "modf_integer"),
     "frexp": ("frexp_mantissa", "frexp_exponent"),
 }
-
-
-class LoopLike(Protocol):
-    """The part of a `promotion.Loop` that `supports` reads."""
-
-    ins: tuple[np.dtype[Any], ...]
-    out: np.dtype[Any]
 
 
 def _reduce_row(row: Op) -> Op:
@@ -169,7 +165,7 @@ copyreg.pickle(Op, _pickled)  # rows are compared by identity: pickle them by na
 _KERNEL = frozenset(KERNEL_DTYPES)
 
 
-def supports(op: Op, loop: LoopLike, language: str = "numba") -> Verdict:
+def supports(op: Op, loop: Loop, language: str = "numba") -> Verdict:
     """Whether a map row can run inside a kernel with this loop."""
     if op.kind != "map":
         return Verdict(False, f"{op.name} is not elementwise")
