@@ -251,18 +251,20 @@ class _Clustering:
         if group is not None and self.values[source].op.kind == "reduce":
             group = None
         apart = value.op.fusion_barrier
-        if group is not None and (apart or group.fusion_barrier or not self.limits.fusion):
-            why = MARKED if self.limits.fusion else "fusion is switched off"
-            self.refusals.append((source, index, why))
-            group = None
-        if group is not None and group.moving:
-            self.refusals.append(
-                (source, index, "reads pieces, which sums would meet in any order")
-            )
-            group = None
         summation = summation_order(value, self.graph)
-        if group is not None and not _joinable(group, value.arg.axes, summation):
-            self.refusals.append((source, index, "the kernel reduces in another order"))
+        why = ""
+        if group is None:
+            pass
+        elif not self.limits.fusion:
+            why = "fusion is switched off"
+        elif apart or group.fusion_barrier:
+            why = MARKED
+        elif group.moving:
+            why = "reads pieces, which sums would meet in any order"
+        elif not _joinable(group, value.arg.axes, summation):
+            why = "the kernel reduces in another order"
+        if why:
+            self.refusals.append((source, index, why))
             group = None
         if group is None and apart:
             group = self.new_group(self.first_stage(source), domain, apart)

@@ -146,15 +146,13 @@ def read_back(graph: Graph) -> Graph:
     Sums and calls read memory: its layout decides the order in which NumPy adds.
     """
     readers = graph.consumers()
-    builder = _Builder()
-    for old, value in enumerate(graph.values):
-        new = builder.mapped(value)
-        if _is_read_back(old, graph, readers):
-            update = builder.values[new.src[0]]
-            builder.moved.append(builder.become(new, update.src[1]))
-        else:
-            builder.moved.append(builder.add(new))
-    return graph.replaced(builder.values)
+
+    def visit(value: Value, builder: _Builder) -> int:
+        if _is_read_back(len(builder.moved), graph, readers):
+            return builder.become(value, builder.values[value.src[0]].src[1])
+        return builder.add(value)
+
+    return _map(graph, visit)
 
 
 def _is_read_back(index: int, graph: Graph, readers: list[list[int]]) -> bool:
@@ -212,17 +210,17 @@ def _seen_through(view: Value, below: Value, source: int, builder: _Builder) -> 
 def store_moves(graph: Graph) -> Graph:
     """Copy what a map of indices shows wherever it is an output or read by more than kernels."""
     readers = graph.consumers()
-    builder = _Builder()
-    for old, value in enumerate(graph.values):
-        new = builder.mapped(value)
-        at = builder.add(new)
-        if value.op is ops.INDEX and (value.output or not _maps_read(readers[old], graph)):
-            builder.values.pop()
-            computed = [_is_computed(source, readers, graph) for source in value.src]
-            fills = any(computed) and all(value.arg.wholes) and len(set(value.src)) > 1
-            at = (_filled if fills else _gathered)(new, builder)
-        builder.moved.append(at)
-    return graph.replaced(builder.values)
+
+    def visit(new: Value, builder: _Builder) -> int:
+        old = len(builder.moved)
+        if new.op is not ops.INDEX or (not new.output and _maps_read(readers[old], graph)):
+            return builder.add(new)
+        sources = graph.values[old].src
+        computed = [_is_computed(source, readers, graph) for source in sources]
+        fills = any(computed) and all(new.arg.wholes) and len(set(sources)) > 1
+        return (_filled if fills else _gathered)(new, builder)
+
+    return _map(graph, visit)
 
 
 def _gathered(value: Value, builder: _Builder) -> int:
@@ -378,10 +376,9 @@ def forward_updates(graph: Graph) -> Graph:
     """Skip values that an update overwrites: a whole temporary, or the same part written before."""
     uses = [len(users) for users in graph.consumers()]
     once = [count == 1 and not v.output for count, v in zip(uses, graph.values, strict=True)]
-    builder = _Builder()
     temporary: set[int] = set()
-    for old, value in enumerate(graph.values):
-        new = builder.mapped(value)
+
+    def visit(new: Value, builder: _Builder) -> int:
         if new.op is ops.UPDATE and new.src[0] in temporary:
             below = builder.values[new.src[0]]
             if below.op is ops.UPDATE and below.arg == new.arg:
@@ -389,10 +386,12 @@ def forward_updates(graph: Graph) -> Graph:
             elif below.op.kind != "leaf" and _overwrites(new, builder.values[new.src[1]].shape):
                 loop = promotion.cast_loop(new.dtype, new.dtype)
                 new = replace(new, op=COPY, src=(new.src[1],), arg=loop)
-        builder.moved.append(builder.add(new))
-        if once[old]:
-            temporary.add(builder.moved[old])
-    return graph.replaced(builder.values)
+        at = builder.add(new)
+        if once[len(builder.moved)]:
+            temporary.add(at)
+        return at
+
+    return _map(graph, visit)
 
 
 def _overwrites(update: Value, written: Shape) -> bool:
