@@ -9,7 +9,7 @@ value, q reduced value, t and u local memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from lazyfuse.codegen.lowering.kernel import Kernel, is_exact, raises_flags
 from lazyfuse.codegen.lowering.languages import GRID
@@ -17,7 +17,7 @@ from lazyfuse.codegen.lowering.printing import named_source
 from lazyfuse.codegen.lowering.variant import program_arrays
 from lazyfuse.codegen.opencl import expressions, raised_words, reduce_step
 from lazyfuse.codegen.opencl.expressions import OpenCLValues, c_type
-from lazyfuse.codegen.opencl.text import CLines
+from lazyfuse.codegen.opencl.text import CLines, parameters
 from lazyfuse.devices.base import Source
 from lazyfuse.devices.dataclass import dataclass
 
@@ -90,7 +90,11 @@ class GridText(CLines):
         return named_source(LANGUAGE, text, rank, self.arrays, self.kernel, exact, group)
 
     def signature(self) -> str:
-        return signature(self.arrays, self.kernel.scalars, self.variant.group)
+        table, chunks, *rest = parameters(self.arrays, self.kernel.scalars)
+        return (
+            f"__kernel __attribute__((reqd_work_group_size({self.variant.group}, 1, 1)))\n"
+            "void NAME(" + ",\n    ".join([f"{table}, {chunks}", *rest]) + ")"
+        )
 
     def helpers(self) -> str:
         """Functions that the body calls."""
@@ -179,20 +183,3 @@ def leaf_size(complex_values: bool) -> int:
 def tree_lanes(complex_values: bool) -> int:
     """The accumulators of a leaf."""
     return 4 if complex_values else 8
-
-
-def signature(arrays: Sequence[str], scalars: Sequence[str], group: int) -> str:
-    """The head of a kernel for groups of this size."""
-    return (
-        f"__kernel __attribute__((reqd_work_group_size({group}, 1, 1)))\n"
-        "void NAME(" + ",\n    ".join(_parameters(arrays, scalars)) + ")"
-    )
-
-
-def _parameters(arrays: Sequence[str], scalars: Sequence[str]) -> Iterator[str]:
-    yield "__global const long *table, const long chunks"
-    for k in range(len(arrays)):
-        yield f"__global char *b{k}, const long o{k}"
-    for k, dtype in enumerate(scalars):
-        yield f"const {c_type(dtype)} x{k}"
-    yield "__global int *raised"

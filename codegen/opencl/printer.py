@@ -20,7 +20,7 @@ from lazyfuse.codegen.opencl.expressions import best, c_type, combined, identity
 from lazyfuse.codegen.opencl.fp_flags import flag_statements
 from lazyfuse.codegen.opencl.reduce_step import not_finite
 from lazyfuse.codegen.opencl.rows import Rows
-from lazyfuse.codegen.opencl.text import assign, closure, element, lane_helpers, parts
+from lazyfuse.codegen.opencl.text import assign, closure, element, lane_helpers, parameters, parts
 from lazyfuse.devices.base import Source
 
 
@@ -39,10 +39,7 @@ class _Printer(Rows):
     # The parts of a program
 
     def signature(self) -> str:
-        words = ["__global const long *table", "const long chunks"]
-        words += [f"__global char *b{k}, const long o{k}" for k in range(len(self.arrays))]
-        words += [f"const {c_type(dtype)} x{k}" for k, dtype in enumerate(self.kernel.scalars)]
-        words.append("__global int *raised")
+        words = parameters(self.arrays, self.kernel.scalars)
         return (",\n" + " " * len("__kernel void k_0123456789abcdef(")).join(words)
 
     def entry(self) -> None:

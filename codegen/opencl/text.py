@@ -10,7 +10,7 @@ x scalar, t buffer, acc accumulator.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from lazyfuse.codegen.lowering.kernel import Kernel
 from lazyfuse.codegen.lowering.printing import Lines, LoopText
@@ -100,6 +100,14 @@ def _strided_load_macro() -> str:
         elements = ", ".join(f"(p)[{k} * (step)]" for k in range(width))
         lines += [f"#elif W == {width}", f"#define APART(p, step) {elements}"]
     return "\n".join([*lines, "#endif\n"])
+
+
+def parameters(arrays: Sequence[str], scalars: Sequence[str]) -> list[str]:
+    """What every kernel takes; programs.py of devices/opencl passes it."""
+    words = ["__global const long *table", "const long chunks"]
+    words += [f"__global char *b{k}, const long o{k}" for k in range(len(arrays))]
+    words += [f"const {c_type(dtype)} x{k}" for k, dtype in enumerate(scalars)]
+    return [*words, "__global int *raised"]
 
 
 class CLines(Lines):
