@@ -442,6 +442,15 @@ def _logical(name: str, template: str, **fields: Any) -> Op:
     return elementwise(name, _truths(template, _TRUE), in_c, exact="biufc", **fields)
 
 
+def _shift_row(
+    name: str, method: str, sign: str, texts: dict[str, str], in_c: dict[str, str]
+) -> Op:
+    aliases = (f"bitwise_{name}",)
+    return elementwise(
+        name, texts, _by_width(in_c), exact="iu", **_operator(method, sign), aliases=aliases
+    )
+
+
 LOGIC: tuple[Op, ...] = (
     _logical("logical_and", "({0} & {1})", start="one"),
     _logical("logical_or", "({0} | {1})", start="zero"),
@@ -473,22 +482,8 @@ LOGIC: tuple[Op, ...] = (
         aliases=("bitwise_not", "bitwise_invert"),
         algebra="involution",
     ),
-    elementwise(
-        "left_shift",
-        _LEFT,
-        _by_width(_LEFT_C),
-        exact="iu",
-        **_operator("lshift", "<<"),
-        aliases=("bitwise_left_shift",),
-    ),
-    elementwise(
-        "right_shift",
-        _RIGHT,
-        _by_width(_RIGHT_C),
-        exact="iu",
-        **_operator("rshift", ">>"),
-        aliases=("bitwise_right_shift",),
-    ),
+    _shift_row("left_shift", "lshift", "<<", _LEFT, _LEFT_C),
+    _shift_row("right_shift", "rshift", ">>", _RIGHT, _RIGHT_C),
     elementwise(
         "bitwise_count",
         {
