@@ -102,7 +102,7 @@ class Lowered:
     variant: KernelVariant
     temporaries: tuple[Temporary, ...]
     elements: int
-    _slots: Ints  # which of the caller's arrays each array of the program is
+    slots: Ints  # which of the caller's arrays each array of the program is
     _makers: Mapping[str, Callable[[], Table]]
     _combination: Combination | None = None
     _tables: dict[str, Table] = field(default_factory=dict)
@@ -125,15 +125,10 @@ class Lowered:
     def launch(self, language: str, arrays: Sequence[Array], scalars: tuple[Any, ...]) -> Launch:
         """The arguments of one run, cut into chunks."""
         table = self._tables.get(language) or self.table(language)
-        chosen = tuple([arrays[slot] for slot in self._slots])
+        chosen = tuple([arrays[slot] for slot in self.slots])
         return Launch(
             chosen + table.extra, table.strides, scalars, table.sizes, table.offsets, self.elements
         )
-
-    @property
-    def slots(self) -> Ints:
-        """For each array of the program, the index of the caller's array."""
-        return self._slots
 
     @property
     def is_partial(self) -> bool:
@@ -355,7 +350,7 @@ class Job:
         lows, blocks = _stretches(total, block, ordered.accumulator[0] == "c", limit)
         is_partial = len(lows) > 1 or any(loop.reduced for loop in outer)
         shape = tuple(loop.size for loop in outer if is_partial or not loop.reduced)
-        loops = self.with_targets(outer + inner, len(outer), is_partial, shape, all_outer=True)
+        loops = self.with_targets(outer + inner, len(outer), is_partial, all_outer=True)
         if is_partial:
             shape = (len(lows), *shape)
         temporaries, slots = self.temporaries(shape, is_partial)
@@ -401,7 +396,7 @@ class Job:
         is_partial = free and (strips or self.needs_partials(loops, core, inner))
         shape = tuple(loop.size for loop in loops if not loop.reduced)
         offsets = (0,) * (len(self.operands) + self.values)
-        nest = whole(self.with_targets(loops, len(loops), is_partial, shape), offsets)
+        nest = whole(self.with_targets(loops, len(loops), is_partial), offsets)
         if inner != len(loops) - 1:
             nest = _sink(nest, inner, free)
         form = KernelVariant(
@@ -449,7 +444,7 @@ class Job:
         return room < min(wanted, ENOUGH_RESULTS)
 
     def with_targets(
-        self, loops: list[Loop], outer: int, is_partial: bool, shape: Ints, all_outer: bool = False
+        self, loops: list[Loop], outer: int, is_partial: bool, all_outer: bool = False
     ) -> list[Loop]:
         """Loops with the strides of the targets that the program writes.
 
@@ -472,7 +467,6 @@ class Job:
             strides[first + targets : first + targets] = [stride] * self.values
             flag = loop.reduced and not (all_outer and len(changed) < outer)
             changed.append(Loop(loop.size, flag, tuple(strides)))
-        assert step == math.prod(shape)
         return changed
 
     def temporaries(self, shape: Ints, is_partial: bool) -> tuple[tuple[Temporary, ...], Ints]:

@@ -55,7 +55,7 @@ class GridLowered(Lowered):
     def launch(self, language: str, arrays: Sequence[Array], scalars: tuple[Any, ...]) -> Launch:
         """The arguments of one run."""
         table = self._tables.get(language) or self.table(language)
-        chosen = tuple([arrays[slot] for slot in self._slots])
+        chosen = tuple([arrays[slot] for slot in self.slots])
         return Launch(
             chosen, table.strides, scalars, table.sizes, table.offsets, self.elements, self.tasks
         )

@@ -62,7 +62,7 @@ class GridReductions(Job):
             blocks = [0] * (len(bounds) - 1)
         is_partial = len(blocks) > 1 or any(loop.reduced for loop in outer)
         shape = tuple(loop.size for loop in outer if is_partial or not loop.reduced)
-        loops = self.with_targets(outer + inner, len(outer), is_partial, shape, all_outer=True)
+        loops = self.with_targets(outer + inner, len(outer), is_partial, all_outer=True)
         depth = room_of(depth_of(int(np.diff(bounds).max()), complex_values), itemsizes)
         form = self.form(loops, len(outer), min(SIZES.group, tree_lanes(complex_values) << depth))
         form = replace(form, methods=self.methods("tree"), depth=depth, complex_tree=complex_values)
@@ -89,7 +89,7 @@ class GridReductions(Job):
             bounds = even_bounds(results, length, lanes)
         is_partial = len(bounds) > 2
         shape = tuple(loop.size for loop in kept)
-        loops = self.with_targets(kept + inner, len(kept), is_partial, shape)
+        loops = self.with_targets(kept + inner, len(kept), is_partial)
         form = self.form(loops, len(kept), lanes)
         form = replace(form, interleaved=columns and lanes > 1, methods=self.methods("chain"))
         combination = None
