@@ -134,35 +134,25 @@ class Library:
 
     def sort(self, array: Array) -> Array:
         """The elements in ascending order, stable; NaN last, zeros of either sign equal."""
-        made = self._empty((array.size,), array.dtype)
-        if array.size:
-            key = sort_keys.key_of(array.dtype)
-            radix = self._kernel(("sort", array.dtype), lambda: self._radix(key, ()))
-
-            def run() -> None:
-                (found,), _ = radix(
-                    self._flat(array, key.stored), queue=self._queue.commands, key_bits=key.bits
-                )
-                self._move(found, made)
-
-            self._run(run, made, array)
-        return made
+        return self._sorted(array, ())
 
     def argsort(self, array: Array) -> Array:
         """The stable order of the elements, as `numpy.argsort`."""
-        place = np.dtype(np.intp)
-        made = self._empty((array.size,), place)
+        return self._sorted(array, (np.dtype(np.intp),))
+
+    def _sorted(self, array: Array, others: tuple[np.dtype[Any], ...]) -> Array:
+        """The elements sorted, or, with the dtype of places in `others`, these places."""
+        made = self._empty((array.size,), others[0] if others else array.dtype)
         if array.size:
             key = sort_keys.key_of(array.dtype)
-            radix = self._kernel(("argsort", array.dtype), lambda: self._radix(key, (place,)))
+            radix = self._kernel(("sort", array.dtype, others), lambda: self._radix(key, others))
 
             def run() -> None:
-                places = late_imports.module("pyopencl.array").arange(
-                    self._queue.commands, array.size, dtype=place
-                )
+                commands, arrays = self._queue.commands, late_imports.module("pyopencl.array")
+                places = [arrays.arange(commands, array.size, dtype=each) for each in others]
                 values = self._flat(array, key.stored)
-                (_, found), _ = radix(values, places, queue=self._queue.commands, key_bits=key.bits)
-                self._move(found, made)
+                found, _ = radix(values, *places, queue=commands, key_bits=key.bits)
+                self._move(found[-1], made)
 
             self._run(run, made, array)
         return made
