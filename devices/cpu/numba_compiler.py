@@ -24,21 +24,11 @@ ERROR_STATUS = -1  # what the entry returns when the text raised a Python except
 
 def compile_source(source: Source) -> bytes:
     """The object code of a source; raises `DeviceError` with numba's message."""
-    return bytes(_build(source).object_code)
-
-
-def assembly(source: Source) -> str:
-    """The machine code of a source as text, for users and tests."""
-    library = _build(source)
-    return str(library.codegen._tm.emit_assembly(library._final_module))
-
-
-def _build(source: Source) -> Any:
     try:
         object_code.room(object_code.TO_COMPILE)
         with heavy("numba.core.compiler_lock").global_compiler_lock:
             _prepare()
-            return _library(source)
+            return bytes(_library(source).object_code)
     except (KeyboardInterrupt, DeviceError):
         raise
     except Exception as error:  # numba raises nearly anything, from typing to LLVM's verifier

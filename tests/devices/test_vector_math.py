@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lazyfuse.devices.base import Array, Source
-from lazyfuse.devices.cpu import compiler, numba_runtime
+from lazyfuse.devices.cpu import llvm_compiler, numba_runtime
 from lazyfuse.devices.cpu.device import CPU
 from lazyfuse.devices.pools import vector_math
 from tests.devices.sources import launch_of, map_source
@@ -129,7 +129,7 @@ def test_special_values_are_as_in_numpy(cpu: CPU, name: str, code: str) -> None:
 
 
 def loop_of(source: Source) -> str:
-    text = compiler.assembly(source)
+    text = llvm_compiler.assembly(source)
     return text[text.index("lazyfuse_entry:") :].split("\nlf_")[0]
 
 
@@ -152,7 +152,7 @@ def test_loops_call_the_simd_version(code: str) -> None:
 @needs_libmvec
 def test_a_loop_that_mixes_sizes_vectorises() -> None:
     body = "a2[i] = float64(vmf_sin(a0[i])) + vm_exp(a1[i])"
-    text = compiler.assembly(map_source(body, ("f4", "f8", "f8")))
+    text = llvm_compiler.assembly(map_source(body, ("f4", "f8", "f8")))
     loop = text[text.index("lazyfuse_entry:") :].split("\nlf_")[0]
     _, lanes = vector_math.vector_symbol("exp", 8, numba_runtime.target_features())
     assert f"lf_sinf_{lanes}" in loop
@@ -175,7 +175,7 @@ def test_the_scalar_functions_serve_where_there_is_no_simd_library(
 ) -> None:
     monkeypatch.setattr(vector_math, "libmvec", lambda: None)
     source = map_source("a1[i] = vm_exp(a0[i]) + vm_atan2(a0[i], 2.0)", ("f8", "f8"))
-    assert "_ZGV" not in compiler.assembly(source)
+    assert "_ZGV" not in llvm_compiler.assembly(source)
     data, out = np.linspace(-3, 3, 101), np.zeros(101)
     CPU(threads=1).compile(source).launch(launch_of((data, out)))
     np.testing.assert_allclose(out, np.exp(data) + np.arctan2(data, 2.0), rtol=1e-13)
