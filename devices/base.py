@@ -74,7 +74,6 @@ class Traits:
     platform: str = ""
     driver: str = ""
     fp64: bool = True
-    fp16: bool = False
     narrows: bool = False  # without fp64 its memory holds float64 as float32: programs use "f4"
     shares_memory: bool = True  # programs work directly on host arrays
     local_bytes: int = 0  # memory of a work-group

@@ -35,8 +35,6 @@ KINDS = (
 ANY = "biufc"
 """Every kind of number."""
 _WEAK_CHARS = "?bBhHiIlLqQfdFD"
-STARTS = ("zero", "one", "bits", "greatest", "least")
-"""Start values of accumulators: all "bits" set, or an extreme of the dtype."""
 
 Rule = Callable[[tuple[Any, ...]], tuple[tuple[np.dtype[Any], ...], np.dtype[Any]]]
 Expressions = Mapping[str, Mapping[str, str]]
@@ -117,7 +115,9 @@ class Op:
     safe_at_one: bool = False  # raises no floating-point exception where array operands are 1
     parts: str = ""  # of complex numbers: "sum" and "product" are computed from the parts
     algebra: str = ""  # "identity": op(x) is x, "involution": op(op(x)) is x, of equal dtypes
-    start: str = ""  # what accumulators of its reduction start from, see STARTS; "": no kernel
+    start: str = (
+        ""  # its reduction's: "zero", "one", all "bits", "greatest", "least"; "": no kernel
+    )
     ordered: bool = False  # a floating-point reduction depends on the order of its operands
     skips_nan: bool = False  # its reduction prefers any value to NaN
     library: str = ""  # the function of the device's vector library that computes it

@@ -84,7 +84,7 @@ class CPU(Device):
         )
         self._worker = Worker(self._arrived, self.programs.lost, self._leave)
         self.set_compile_ahead(ahead)
-        self.set_compile_after_exit(after_exit)
+        self._after_exit = after_exit  # whether another process finishes the worker's sources
         self.traits = Traits("cpu", "cpu", self.threads.threads, tuple(builders), notes)
 
     def soon(self, source: Source) -> Program | None:
@@ -145,7 +145,7 @@ class CPU(Device):
         self.set_threads_above(options.threads_above)
         self.set_pool_limit(options.pool_limit)
         self.set_compile_ahead(options.compile_ahead)
-        self.set_compile_after_exit(options.compile_after_exit)
+        self._after_exit = options.compile_after_exit
         self.programs.configure(options)
 
     def set_threads(self, threads: int) -> None:
@@ -165,10 +165,6 @@ class CPU(Device):
     def set_compile_ahead(self, ahead: bool) -> None:
         """Whether `soon` asks a worker process; else it compiles at once."""
         self.programs.worker = self._worker if ahead and "numba" in self._builders else None
-
-    def set_compile_after_exit(self, after: bool) -> None:
-        """Whether another process finishes the worker's sources after the program's end."""
-        self._after_exit = after
 
     def _arrived(self, source: Source, code: bytes | None, why: str, seconds: float) -> None:
         """In the worker's thread: the loops that the program needs first, then the program."""

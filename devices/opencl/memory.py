@@ -11,7 +11,6 @@ import itertools
 import math
 import threading
 from collections import deque
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -95,10 +94,6 @@ class Transfers:
     copies: int = 0
     copied_bytes: int = 0
 
-    def info(self) -> dict[str, int]:
-        """As a dictionary."""
-        return asdict(self)
-
 
 class _Block:
     """The last base of a meta array and of all its views: when it dies, the block is free."""
@@ -143,7 +138,6 @@ class Blocks:
         self.host = buffers
         self.transfers = Transfers()
         self.dead: deque[Any] = deque()
-        self.live = self.live_bytes = 0
         self.set_limit(limit)
         self._copy = cl.enqueue_copy
         self._pool = cl.tools.MemoryPool(cl.tools.ImmediateAllocator(queue.commands))

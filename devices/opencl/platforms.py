@@ -90,7 +90,6 @@ def traits(found: Found) -> Traits:
         platform=device.platform.name.strip(),
         driver=device.driver_version.strip(),
         fp64=fp64,
-        fp16="cl_khr_fp16" in device.extensions,
         narrows=narrows,
         shares_memory=may_share(device) and not narrows,
         local_bytes=device.local_mem_size,

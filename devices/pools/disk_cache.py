@@ -13,6 +13,7 @@ import os
 import stat
 import time
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 from lazyfuse.devices.dataclass import dataclass
@@ -162,18 +163,13 @@ class DiskCache:
     def info(self) -> dict[str, Any]:
         """Counters, size and the last failure."""
         entries = self._entries()
-        counters = self.counters
         return {
             "directory": self.directory,
             "enabled": self.enabled,
             "entries": len(entries),
             "bytes": sum(entry[1] for entry in entries),
             "limit": self.limit,
-            "hits": counters.hits,
-            "misses": counters.misses,
-            "stores": counters.stores,
-            "damaged": counters.damaged,
-            "failures": counters.failures,
+            **asdict(self.counters),
             "trouble": self.trouble,
         }
 

@@ -30,18 +30,17 @@ _supplied: dict[str, int] = {}  # addresses by symbol, see `supply`
 class Loaded:
     """A function of machine code in memory, which is freed with the last of its functions."""
 
-    __slots__ = ("_find", "address", "size")
+    __slots__ = ("_find", "address")
 
-    def __init__(self, find: Callable[[str], int], entry: str, size: int) -> None:
+    def __init__(self, find: Callable[[str], int], entry: str) -> None:
         self._find = find  # also keeps the memory
         self.address = find(entry)
-        self.size = size
         if not self.address:
             raise DeviceError(f"[load] object code: no function {entry}")
 
     def at(self, entry: str) -> Loaded:
         """Another function of the same code."""
-        return Loaded(self._find, entry, self.size)
+        return Loaded(self._find, entry)
 
 
 def room(size: int) -> None:
@@ -106,7 +105,7 @@ def load(code: bytes, entry: str, fresh: bool = False) -> Loaded:
     if elf_linker.AVAILABLE:
         try:
             functions = elf_linker.link(code, _address_of)
-            return Loaded(functions.find, entry, len(code))
+            return Loaded(functions.find, entry)
         except elf_linker.Unsupported as error:
             if not fresh:
                 raise DeviceError(f"[load] object code: {error}") from error
@@ -125,7 +124,7 @@ def _load_by_llvm(code: bytes, entry: str) -> Loaded:
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
-        return Loaded(engine.get_function_address, entry, len(code))
+        return Loaded(engine.get_function_address, entry)
     except RuntimeError as error:
         raise DeviceError(f"[load] object code: {error}") from error
 

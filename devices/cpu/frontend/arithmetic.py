@@ -217,7 +217,7 @@ def conjugate(builder: Any, value: Value) -> Value:
 def made_complex(builder: Any, first: Value, second: Value) -> Value:
     """`complex(first, second)`."""
     kind = "c8" if first.kind == second.kind == "f4" else "c16"
-    if not (kinds.is_real(first.kind) and kinds.is_real(second.kind)):
+    if first.kind[0] not in "biuf" or second.kind[0] not in "biuf":
         raise Unsupported("[translate] complex() of complex numbers")
     inner = kinds.part(kind)
     parts = [convert(builder, each, inner).ir for each in (first, second)]

@@ -22,23 +22,11 @@ from ..intrinsics import (
 )
 from . import arithmetic, kinds
 from .kinds import Unsupported
-from .values import Value, constant, convert, element_type, llvm_type, truth
+from .values import Value, convert, element_type, llvm_type, truth
 
 Function = Callable[[Any, list[Value]], "Value | None"]
 
 NUMBERS = {"np.inf": math.inf, "np.nan": math.nan, "np.pi": math.pi, "math.pi": math.pi}
-
-
-def named(name: str, features: str) -> Value | None:
-    """A name that is no variable."""
-    if name == "CONVERTS_WIDE":
-        return constant(vector_math.converts_wide(features), "b1")
-    return None
-
-
-def function(name: str) -> Function | None:
-    """The function of that name, if the language has it."""
-    return FUNCTIONS.get(name)
 
 
 def _arguments(given: list[Value], count: int) -> list[Value]:

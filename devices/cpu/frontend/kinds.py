@@ -44,16 +44,6 @@ def part(code: str) -> str:
     return code if code[0] != "c" else f"f{size(code) // 2}"
 
 
-def is_integer(code: str) -> bool:
-    """Whether values are integers, of either sign."""
-    return code[0] in "iu"
-
-
-def is_real(code: str) -> bool:
-    """Whether values are truth values, integers or floats."""
-    return code[0] in "biuf"
-
-
 def common(first: str, second: str) -> str:
     """The type of a variable, or a choice, that has values of both types."""
     if first == second or second == "b1":

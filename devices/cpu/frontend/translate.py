@@ -19,6 +19,7 @@ from typing import Any
 
 from ...base import Source
 from ...late_imports import module as heavy
+from ...pools import vector_math
 from ..intrinsics import loop_metadata, memory
 from . import arithmetic, builtins, kinds
 from .kinds import Unsupported
@@ -342,8 +343,8 @@ class _Walk:
 
     def of_name(self, node: ast.Name) -> Value:
         found = self.variable(node.id)
-        if found is None:
-            found = builtins.named(node.id, self.features)
+        if node.id == "CONVERTS_WIDE" and found is None:
+            found = constant(vector_math.converts_wide(self.features), "b1")
         if found is None:
             raise Unsupported(f"[translate] name {node.id}")
         return found
@@ -459,7 +460,7 @@ class _Walk:
                 raise Unsupported("[translate] a tuple as a value")
             return found[0]
         name = ast.unparse(node.func)
-        function = builtins.function(name)
+        function = builtins.FUNCTIONS.get(name)
         if function is not None:
             return function(self, [self.value(each) for each in node.args])
         if isinstance(node.func, ast.Attribute):

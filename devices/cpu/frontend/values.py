@@ -70,7 +70,7 @@ def convert(builder: Any, value: Value, kind: str) -> Value:
         return value
     if "*" in (value.kind[0], kind[0]):
         raise Unsupported(f"[translate] {value.kind} as {kind}")
-    if value.literal is not None and kinds.is_integer(value.kind) and kind[0] in "iuf":
+    if value.literal is not None and value.kind[0] in "iu" and kind[0] in "iuf":
         if kind[0] == "f":
             return constant(float(value.literal), kind)
         return constant(_wrapped(int(value.literal), kind), kind)
@@ -115,7 +115,7 @@ def truth(builder: Any, value: Value) -> Value:
     if value.kind[0] == "*":
         raise Unsupported("[translate] the truth of a pointer")
     zero = llvm_type(value.kind)(0)
-    if kinds.is_integer(value.kind):
+    if value.kind[0] in "iu":
         return Value("b1", (builder.icmp_unsigned("!=", value.ir, zero),))
     found = [builder.fcmp_unordered("!=", each, zero) for each in value.parts]
     return Value("b1", (found[0] if len(found) == 1 else builder.or_(*found),))
@@ -126,6 +126,6 @@ def real_and_imaginary(value: Value) -> tuple[Value, Value]:
     if value.kind[0] == "c":
         inner = kinds.part(value.kind)
         return Value(inner, value.parts[:1]), Value(inner, value.parts[1:])
-    if not kinds.is_real(value.kind):
+    if value.kind[0] not in "biuf":
         raise Unsupported(f"[translate] parts of {value.kind}")
     return value, constant(0, "i8" if value.kind[0] != "f" else value.kind)
