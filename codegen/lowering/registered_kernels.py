@@ -85,11 +85,6 @@ def unregister(specialisation: Specialisation) -> None:
         del _REGISTER[key]
 
 
-def registered() -> list[Specialisation]:
-    """Every specialisation offered, used or not."""
-    return list(_REGISTER.values())
-
-
 def choose(kernel: Kernel, form: KernelVariant, general: Source) -> Source:
     """The specialised program for a kernel variant if one may be used, else `general`."""
     found = _find(kernel, general.language)

@@ -65,12 +65,7 @@ class VectorLoops:
         cpu, features = target()
         text = llvm_text(function, size, features)
         source = Source("llvm", name, text, 0, (), ())
-
-        def emit(text: str) -> bytes:
-            # half the time, for which a first result waits; our functions then take a fifth longer
-            return object_code.emit(text, cpu, features, optimise=0)
-
-        return _wrapped(self._load(source, emit), function, size)
+        return _wrapped(self._load(source, lambda text: emit(text, cpu, features)), function, size)
 
 
 def _wrapped(loaded: Loaded, name: str, size: int) -> Loop:
@@ -101,6 +96,12 @@ def _wrapped(loaded: Loaded, name: str, size: int) -> Loop:
         return flags
 
     return loop
+
+
+def emit(text: str, cpu: str, features: str) -> bytes:
+    """Object code of LLVM text for a CPU with these features."""
+    # half the time, for which a first result waits; lazyfuse's functions then take a fifth longer
+    return object_code.emit(text, cpu, features, optimise=0)
 
 
 _TEXT = """

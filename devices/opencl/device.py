@@ -7,7 +7,6 @@ order; only `wait` and `Later.flags` wait for them.
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -106,7 +105,7 @@ class OpenCL(Asynchronous):
             "programs": self.programs.info(),
             "buffers": self.buffers.info(),
             "blocks": memory.info() if memory is not None else {},
-            "transfers": asdict(memory.transfers) if memory is not None else {},
+            "transfers": memory.transfers.info() if memory is not None else {},
             "launches": self.queue.launches,
             "tables": len(self.tables),
             "vector_bytes": self.width,

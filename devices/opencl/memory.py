@@ -11,6 +11,7 @@ import itertools
 import math
 import threading
 from collections import deque
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,10 @@ class Transfers:
     gathered_bytes: int = 0
     copies: int = 0
     copied_bytes: int = 0
+
+    def info(self) -> dict[str, int]:
+        """As a dictionary."""
+        return asdict(self)
 
 
 class _Block:
