@@ -51,8 +51,12 @@ def strings(nodes: list[ast.expr] | list[ast.expr | None]) -> list[str]:
 
 
 def blocks(text: str) -> Iterator[list[str]]:
-    """The words in the strings of each outermost block in braces of a C source."""
+    """The words in the strings of each outermost block in braces of a C source, and the first
+    words of the rows of each table that is a macro.
+    """
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    for table in re.findall(r"#define \w+\(_\) *\\\n(?:.*\\\n)*.*", text):
+        yield re.findall(r"\b_\((\w+)", table)
     depth, found = 0, list[str]()
     for token in re.findall(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|[{}]', text):
         if token[0] == '"':
