@@ -36,10 +36,13 @@ static int usual(int type)
             ((wide *)to)[at] = (wide)((const narrow *)from)[at];             \
         }                                                                    \
     }
-#define TO_DOUBLE(each) CAST(each##_to_double, npy_double, each)
-TO_DOUBLE(npy_byte) TO_DOUBLE(npy_ubyte) TO_DOUBLE(npy_short)
-TO_DOUBLE(npy_ushort) TO_DOUBLE(npy_int) TO_DOUBLE(npy_uint) TO_DOUBLE(npy_long)
-TO_DOUBLE(npy_ulong) TO_DOUBLE(npy_longlong) TO_DOUBLE(npy_ulonglong) TO_DOUBLE(npy_float)
+#define TO_DOUBLE(_)                                                                               \
+    _(NPY_BYTE, npy_byte) _(NPY_UBYTE, npy_ubyte) _(NPY_SHORT, npy_short)                          \
+    _(NPY_USHORT, npy_ushort) _(NPY_INT, npy_int) _(NPY_UINT, npy_uint) _(NPY_LONG, npy_long)      \
+    _(NPY_ULONG, npy_ulong) _(NPY_LONGLONG, npy_longlong) _(NPY_ULONGLONG, npy_ulonglong)          \
+    _(NPY_FLOAT, npy_float)
+#define CAST_TO_DOUBLE(code, each) CAST(each##_to_double, npy_double, each)
+TO_DOUBLE(CAST_TO_DOUBLE)
 #define TRUTH(name, wide)                                                    \
     static void name(const void *from, void *to, npy_intp count)            \
     {                                                                        \
@@ -47,7 +50,7 @@ TO_DOUBLE(npy_ulong) TO_DOUBLE(npy_longlong) TO_DOUBLE(npy_ulonglong) TO_DOUBLE(
             ((wide *)to)[at] = (wide)(((const npy_bool *)from)[at] != 0);    \
         }                                                                    \
     }
-TRUTH(npy_bool_to_double, npy_double)
+TRUTH(bool_to_double, npy_double)
 TRUTH(bool_to_float, npy_float)
 TRUTH(bool_to_int, npy_int)
 TRUTH(bool_to_long, npy_long)
@@ -55,19 +58,10 @@ CAST(int_to_long, npy_long, npy_int)
 
 static void fill_casts(void)
 {
-#define OF(from, name) casts[from][NPY_DOUBLE] = name##_to_double
-    OF(NPY_BOOL, npy_bool);
-    OF(NPY_BYTE, npy_byte);
-    OF(NPY_UBYTE, npy_ubyte);
-    OF(NPY_SHORT, npy_short);
-    OF(NPY_USHORT, npy_ushort);
-    OF(NPY_INT, npy_int);
-    OF(NPY_UINT, npy_uint);
-    OF(NPY_LONG, npy_long);
-    OF(NPY_ULONG, npy_ulong);
-    OF(NPY_LONGLONG, npy_longlong);
-    OF(NPY_ULONGLONG, npy_ulonglong);
-    OF(NPY_FLOAT, npy_float);
+#define FILL(code, each) casts[code][NPY_DOUBLE] = each##_to_double;
+    TO_DOUBLE(FILL)
+#undef FILL
+    casts[NPY_BOOL][NPY_DOUBLE] = bool_to_double;
     casts[NPY_BOOL][NPY_FLOAT] = bool_to_float;
     casts[NPY_BOOL][NPY_INT] = bool_to_int;
     casts[NPY_BOOL][NPY_LONG] = bool_to_long;
