@@ -10,6 +10,7 @@ methods of methods.py give.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -75,22 +76,12 @@ class Hooks:
     selection_inplace: Any
     selection_shape: Any
     selection_unary: Any
-    plain: bool  # whether NumPy's floating-point error state is its default
 
     __slots__ = tuple(__annotations__)
 
-    def __init__(self) -> None:
-        self.set_plain(True)
-
-    def set_plain(self, plain: bool) -> None:
-        """Note whether the floating-point error state is its default."""
-        self.plain = plain
-        if COMPILED:
-            NATIVE.bind("plain", plain)
-
     def fill(self, **parts: Any) -> None:
         """Set all hooks; the native extension gets those that it calls."""
-        if {*parts, "plain"} != set(self.__slots__):
+        if parts.keys() != set(self.__slots__):
             raise TypeError(f"[arrays] bindings: {sorted({*parts} ^ set(self.__slots__))}")
         for name, value in parts.items():
             setattr(self, name, value)
@@ -256,9 +247,7 @@ if COMPILED:
     }.items():
         NATIVE.bind(_name, _value)
     eager_fusion.use(NATIVE)
-
-
-errstate.on_change(HOOKS.set_plain)
+    errstate.on_change(partial(NATIVE.bind, "plain"))
 
 
 # ------------------------------------------------------------------------ geometry of eager arrays
