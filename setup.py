@@ -32,7 +32,7 @@ arrays/exported_memory.py arrays/index_keys.py arrays/indexing.py arrays/methods
 arrays/ndarray.py arrays/nodes.py arrays/operators.py arrays/recording.py
 arrays/scalars.py arrays/storage.py functions/joining.py functions/products.py functions/ufunc.py
 runtime/capture/evaluations.py runtime/capture/governor.py
-runtime/capture/native_replay.py runtime/capture/replay.py runtime/events/spans.py
+runtime/capture/native_replay.py runtime/events/spans.py
 runtime/layout/meta_arrays.py runtime/numerics/errstate.py
 runtime/scheduling/co_evaluation.py
 runtime/scheduling/eager_fusion.py runtime/scheduling/eager_rules.py runtime/scheduling/flush.py

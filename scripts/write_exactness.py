@@ -16,7 +16,8 @@ from lazyfuse.codegen.table.op import KERNEL_DTYPES, Op
 from lazyfuse.codegen.table.ops import ROWS, TABLE
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
 from benchmarks.exactness.units import EXACT, INEXACT, NUMPY, class_of  # noqa: E402
 
 TARGET = ROOT / "docs" / "exactness.md"

@@ -170,7 +170,7 @@ def _known(emit: builtins.Function, features: str) -> Any:
 
 @cached(1024)
 def _result(emit: builtins.Function, args: tuple[Any, ...], features: str) -> Any:
-    """The type of a call's result: the call is emitted into a module that nobody reads."""
+    """The type of a call's result: the call is emitted into a module for nothing else."""
     ir, types = heavy("llvmlite.ir"), heavy("numba.core.types")
     given = [_value(kind, ()) for kind in args]
     parts = [[llvm_type(each.kind)] * (2 if each.kind[0] == "c" else 1) for each in given]

@@ -114,3 +114,10 @@ def owner(real: Any) -> Any:
         ours = HOOKS.wrap_shared(real)
         own(real, ours)
     return ours
+
+
+def with_base(x: Any, base: Any) -> Any:
+    """`x`, which shows memory that a subclass's array has: its `base` is NumPy's."""
+    if base is not None and x.base is None:
+        x._base = owner(base) if type(base) is np.ndarray else base
+    return x

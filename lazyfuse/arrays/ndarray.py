@@ -28,7 +28,7 @@ from lazyfuse import config
 from lazyfuse.arrays import base as core
 from lazyfuse.arrays.base import ARRAY_SLOTS, HOOKS, Core
 from lazyfuse.arrays.base import may_grow as may_grow
-from lazyfuse.arrays.instance_checks import Kind, kind_for_others, owner
+from lazyfuse.arrays.instance_checks import Kind, kind_for_others, with_base
 from lazyfuse.arrays.nodes import caller as caller
 from lazyfuse.arrays.nodes import cast_node as cast_node
 from lazyfuse.arrays.nodes import copy_of as copy_of
@@ -184,13 +184,6 @@ def wrap_shared(value: Any) -> Any:
         return direct(value)
     # a meta array: the array itself would count as a reference to the memory of its owner
     return on_storage(storage, meta_view(value, storage.origin), ORIGIN, None)
-
-
-def with_base(x: ndarray, base: Any) -> ndarray:
-    """`x`, which shows memory that a subclass's array has: its `base` is NumPy's."""
-    if base is not None and x.base is None:
-        x._base = owner(base) if type(base) is np.ndarray else base
-    return x
 
 
 def _known(value: Array, owner: Any) -> ndarray | None:

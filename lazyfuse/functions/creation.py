@@ -15,6 +15,7 @@ import numpy as np
 from lazyfuse import config
 from lazyfuse.arrays.conversion import to_numpy
 from lazyfuse.arrays.eager_policy import creation
+from lazyfuse.arrays.instance_checks import with_base
 from lazyfuse.arrays.ndarray import (
     alone,
     full_node,
@@ -22,7 +23,6 @@ from lazyfuse.arrays.ndarray import (
     ndarray,
     node_of,
     scalar_node,
-    with_base,
     wrap,
     wrap_shared,
 )

@@ -22,7 +22,7 @@ from lazyfuse.arrays import instance_checks
 from lazyfuse.arrays.attributes import refuse
 from lazyfuse.arrays.conversion import EXPORT, to_numpy, wrap_maybe_shared
 from lazyfuse.arrays.ndarray import OURS as KINDS
-from lazyfuse.arrays.ndarray import export, ndarray, with_base
+from lazyfuse.arrays.ndarray import export, ndarray
 from lazyfuse.functions.ufunc import ufunc_of
 from lazyfuse.namespace import numpy_modules
 from lazyfuse.registry import OURS
@@ -55,7 +55,7 @@ def _plain_as_ours(result: Any, pairs: list[tuple[Any, Any]]) -> Any:
     if type(result) is not REAL:
         return result
     found = [ours for real, ours in pairs if real is result]
-    return found[0] if found else with_base(wrap_maybe_shared(result), result.base)
+    return found[0] if found else instance_checks.with_base(wrap_maybe_shared(result), result.base)
 
 
 # ----------------------------------------------------------------------------------- subclasses
