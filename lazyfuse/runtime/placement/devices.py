@@ -158,13 +158,14 @@ def within(name: str, chunk: int = 0) -> Iterator[Device]:
 
     `chunk`: bytes of a chunk on a device that runs graphs; 0: as outside.
     """
-    token = _within.set(name)
-    other = _chunk.set(chunk or _chunk.get())
-    try:
+    outside = _within.get(), _chunk.get()
+    try:  # an interrupt comes after any call
+        _within.set(name)
+        _chunk.set(chunk or outside[1])
         yield user_selected() or cpu()
     finally:
-        _chunk.reset(other)
-        _within.reset(token)
+        _within.set(outside[0])
+        _chunk.set(outside[1])
 
 
 def chunk_bytes() -> int:
