@@ -136,8 +136,11 @@ def _is_the_users(file: str, caller: FrameType) -> bool:
 # --------------------------------------------------------------------------------- rewriting
 
 
-class _Rewriter(ast.NodeTransformer):
-    """Replaces imports of numpy by imports of lazyfuse that bind the same names."""
+class _Rewriter:
+    """Replaces imports of numpy by imports of lazyfuse that bind the same names.
+
+    Each method changes a node in its place.
+    """
 
     def __init__(self) -> None:
         self.changed = False
@@ -149,7 +152,7 @@ class _Rewriter(ast.NodeTransformer):
             seen.imports += 1
         return ours
 
-    def visit_Import(self, node: ast.Import) -> ast.Import:
+    def visit_Import(self, node: ast.Import) -> None:
         """`import numpy.fft` binds `numpy`: import the module, then bind the package over it."""
         names: list[ast.alias] = []
         for alias in node.names:
@@ -159,27 +162,22 @@ class _Rewriter(ast.NodeTransformer):
             if alias.name.startswith("numpy.") and not alias.asname:
                 names.append(_alias(alias, self._ours("numpy") or "numpy", bound))
         node.names = names
-        return node
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom:
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         """`from numpy.linalg import norm`; relative imports stay the program's own."""
         if node.level == 0 and node.module:
             node.module = self._ours(node.module) or node.module
-        return node
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
         """Decorate a class's `__array__`: NumPy's C code takes only its own array from it."""
-        self.generic_visit(node)
         for item in node.body:
             if isinstance(item, ast.FunctionDef) and item.name == "__array__":
                 decorator = _function_of_ours("arguments", "answering")
                 item.decorator_list.insert(0, _at(item, decorator))
                 self.changed = True
-        return node
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:
+    def visit_Call(self, node: ast.Call) -> None:
         """`import_module("numpy")`, `__import__("numpy")`; text for `exec` and `eval`."""
-        self.generic_visit(node)
         called = node.func
         name = getattr(called, "attr", None) or getattr(called, "id", None)
         first = node.args[0] if node.args else None
@@ -192,7 +190,6 @@ class _Rewriter(ast.NodeTransformer):
             node.args[0] = _at(first, text)
             text.args.append(first)
             self.changed = True
-        return node
 
 
 def _is_one(argument: ast.expr | None) -> TypeGuard[ast.expr]:
@@ -231,7 +228,10 @@ def _may_name_numpy(source: Any) -> bool:
 def rewrite(tree: ast.AST) -> bool:
     """Replace NumPy in a program's syntax tree; whether there was something to replace."""
     rewriter = _Rewriter()
-    rewriter.visit(tree)
+    for node in ast.walk(tree):  # expressions may be nested deeper than Python's calls
+        visit = getattr(rewriter, f"visit_{type(node).__name__}", None)
+        if visit is not None:
+            visit(node)
     return rewriter.changed
 
 
@@ -249,13 +249,13 @@ def _replaced_code(
             tree = copy.deepcopy(source)
         else:
             tree = _compile(source, path, mode, flags | ast.PyCF_ONLY_AST, True, optimize)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError):
         return None
     if not rewrite(tree):
         return None
     try:
         code: CodeType = _compile(tree, path, mode, flags, True, optimize)
-    except SyntaxError:
+    except (SyntaxError, RecursionError):
         return None
     return code
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
 import pstats
@@ -11,9 +12,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lazyfuse.interop import import_hook
 from tests.tools.test_main import Result, lazy, run, write
 
 PROGRAM = {
@@ -430,3 +433,18 @@ def test_python_is_left_as_it_was(tmp_path: Path) -> None:
     """
     write(tmp_path, {"main.py": text, "one.py": "import numpy\n", "two.py": "import numpy\n"})
     assert run(tmp_path, "main.py").stderr == ""
+
+
+def test_a_program_may_have_deep_expressions(tmp_path: Path) -> None:
+    text = f"import numpy\nprint(numpy.__name__, {'+'.join(['1'] * 900)})\n"
+    write(tmp_path, {"main.py": text})
+    assert lazy(tmp_path, "main.py").stdout == "lazyfuse 900\n"
+    assert run(tmp_path, "main.py").stdout == "numpy 900\n"
+
+
+def test_a_tree_that_is_too_deep_to_copy_stays_as_it_is() -> None:
+    tree = ast.parse("import numpy\nsum_ = " + "+".join(["1"] * 900))
+    names: dict[str, Any] = {}
+    code = import_hook._replaced_code(tree, "main.py")
+    exec(code or compile(tree, "main.py", "exec"), names)
+    assert names["sum_"] == 900
