@@ -98,7 +98,7 @@ def select_program(
         if "numpy" in device.traits.languages:
             found = decide("numpy"), None
         else:
-            found = _first(step, decide, device)
+            found = _first(decide, lambda source: compiled(step, source, device), device)
         if len(step.selected) >= MOST_SIZES:
             step.selected.clear()
         step.selected[key] = found
@@ -194,14 +194,14 @@ def _program(step: KernelStep, lowered: Lowered, shape: tuple[int, ...], device:
 
 
 def _first(
-    step: KernelStep, decide: Callable[[str], Lowered], device: Device
+    decide: Callable[[str], Lowered], build: Callable[[Source], Program], device: Device
 ) -> tuple[Lowered, Program]:
     """A kernel and its program in the first language of a device that can express it."""
     reasons = []
     for language in device.traits.languages:
         try:
             lowered = decide(language)
-            program = compiled(step, lowered.source(language), device)
+            program = build(lowered.source(language))
         except KernelError as error:
             reasons.append(f"{language}: {error}")
             continue
@@ -297,17 +297,12 @@ def copying(
     array: Array, shape: tuple[int, ...], into: Array, device: Device
 ) -> tuple[Lowered, Program]:
     """Lowered kernel and program that copy `array`, which broadcasts to `shape`, into `into`."""
-    rank = len(shape)
     dtype = into.dtype.str[1:]
     body = (Instruction(COPY.name, (0,), (dtype,), dtype),)
-    kernel = Kernel(rank, (dtype,), (), body, (Store(1, dtype),))
+    kernel = Kernel(len(shape), (dtype,), (), body, (Store(1, dtype),))
     kernel = narrow_precision.fitted(kernel, device.traits)
-    strides = (strides_over(array, shape, rank),), (strides_over(into, shape, rank),)
-    reasons = []
-    for language in device.traits.languages:
-        try:
-            lowered = lowering(language)(kernel, shape, *strides)
-            return lowered, counters.compiled(device, lowered.source(language))
-        except KernelError as error:
-            reasons.append(f"{language}: {error}")
-    raise DeviceError(f"[print] copy: {'; '.join(reasons)}")
+    decide = partial(_lowered, kernel, shape, [array], [into], None, ())
+    lowered, program = _first(decide, partial(counters.compiled, device), device)
+    if isinstance(program, Refused):
+        raise DeviceError(f"[print] copy: {program.reason}")
+    return lowered, program
