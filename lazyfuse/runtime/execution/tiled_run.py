@@ -82,8 +82,9 @@ def run(values: Run, chain: Chain) -> bool:
     try:
         if prepared.why:
             raise Declined(prepared.why)
-        batch = prepared.batch or _batch(values, chain, prepared)
-        return _launch(values, chain, prepared, batch, loads)
+        if prepared.batch is None:
+            prepared.batch = _batch(values, chain, prepared)
+        return _launch(values, chain, prepared, loads)
     except Declined as declined:
         chain.why = str(declined)
         return False
@@ -140,9 +141,7 @@ def _batch(values: Run, chain: Chain, prepared: SizedChain) -> Batch:
                 calls += _calls(task, entry, prepared.rows)
         variants.append(calls)
     sizes = [16 * len(step.scalars) for step in prepared.kernels] + [0]
-    batch = prepared.batch = Batch(
-        variants, prepared.tiles, prepared.full_tiles, sizes, prepared.scratch, work
-    )
+    batch = Batch(variants, prepared.tiles, prepared.full_tiles, sizes, prepared.scratch, work)
     parts = [task.part for task in prepared.variants[0] if task.part is not None]
     batch.within = next((part.within for part in parts if part.within), batch.within)
     return batch
@@ -197,20 +196,11 @@ def _call(task: Task, part: TileCall, group: int, rows: int) -> Call:
 # Running
 
 
-def _launch(
-    values: Run, chain: Chain, prepared: SizedChain, batch: Batch, loads: list[Array]
-) -> bool:
+def _launch(values: Run, chain: Chain, prepared: SizedChain, loads: list[Array]) -> bool:
     graph = values.plan.graph.values
-    device: Any = values.device
     kept = [values.fresh(graph[index], values.shape(index)) for index in chain.kept]
-    scalars = [
-        program.pack(tuple([values.number(index) for index in step.scalars]))
-        if step.scalars and program is not None
-        else b""
-        for step, program in zip(prepared.kernels, prepared.programs, strict=True)
-    ]
     start = time.perf_counter()
-    flags = batch.run(device.work, loads + kept, [*scalars, b""], _scratch(device), prepared.keep)
+    flags = _flags(values.device, prepared, loads + kept, values.number)
     if min(flags) < 0:
         prepared.why = "a program raised an exception"
         raise Declined(prepared.why)
@@ -238,12 +228,23 @@ def _back_off(chain: Chain) -> None:
     chain.backoff = min(2**chain.failures - 1, LONGEST_BACKOFF)
 
 
-def _scratch(device: Any) -> Callable[[int], Array]:
-    def empty(size: int) -> Array:
+def _flags(
+    device: Any, prepared: SizedChain, arrays: list[Array], number: Callable[[int], Any]
+) -> list[int]:
+    """Run all tiles; the flags of each group, below 0 where a program raised an exception."""
+
+    def scratch(size: int) -> Array:
         found: Array = device.empty((size,), np.dtype(np.uint8))
         return found
 
-    return empty
+    scalars = [
+        program.pack(tuple([number(index) for index in step.scalars])) if step.scalars else b""
+        for step, program in zip(prepared.kernels, prepared.programs, strict=True)
+    ]
+    flags: list[int] = prepared.batch.run(
+        device.work, arrays, [*scalars, b""], scratch, prepared.keep
+    )
+    return flags
 
 
 def _flags_suffice(values: Run, prepared: SizedChain, flags: Sequence[int]) -> bool:
@@ -297,23 +298,16 @@ class BoundChain:
         options = config.options
         if self.chain.backoff or not options.pipelining or options.matrix_products != self.products:
             return None
-        device, prepared = self.device, self.sized_chain
         arrays = [env[index] for index in self.chain.loads]
         for index, shape, dtype, back in self.made:
-            array = device.empty(shape, dtype)
+            array = self.device.empty(shape, dtype)
             env[index] = array if back is None else array.transpose(back)
             arrays.append(env[index])
-        scalars = [
-            program.pack(tuple([env[index][()] for index in step.scalars])) if step.scalars else b""
-            for step, program in zip(prepared.kernels, prepared.programs, strict=True)
-        ]
-        flags: list[int] = prepared.batch.run(
-            device.work, arrays, [*scalars, b""], _scratch(device), prepared.keep
-        )
+        flags = _flags(self.device, self.sized_chain, arrays, lambda index: env[index][()])
         if min(flags) < 0:
             return None
-        for step in prepared.kernels:
-            counters.ran_again(device, "numba", len(step.members) + len(step.reductions))
+        for step in self.sized_chain.kernels:
+            counters.ran_again(self.device, "numba", len(step.members) + len(step.reductions))
         return flags
 
     def report_exceptions(self, values: Run, flags: list[int]) -> bool:
