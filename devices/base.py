@@ -77,7 +77,6 @@ class Traits:
     narrows: bool = False  # without fp64 its memory holds float64 as float32: programs use "f4"
     shares_memory: bool = True  # programs work directly on host arrays
     local_bytes: int = 0  # memory of a work-group
-    memory_bytes: int = 0
 
 
 class Later(Protocol):

@@ -390,10 +390,6 @@ class CostFile:
         }
         return self.disk.put(self.name, json.dumps(content, indent=1).encode())
 
-    def remove(self) -> None:
-        """Delete the figures of this machine."""
-        self.disk.remove(self.name)
-
 
 def _plain(costs: Costs) -> dict[str, Any]:
     """Costs as JSON. Shared memory has no links, since JSON has no infinity."""

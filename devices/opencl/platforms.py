@@ -93,7 +93,6 @@ def traits(found: Found) -> Traits:
         narrows=narrows,
         shares_memory=may_share(device) and not narrows,
         local_bytes=device.local_mem_size,
-        memory_bytes=device.global_mem_size,
     )
 
 

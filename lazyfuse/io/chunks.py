@@ -13,7 +13,7 @@ import itertools
 import math
 import operator
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -62,11 +62,9 @@ def normalise(
     shape: Sequence[int],
     dtype: np.dtype[Any],
     limit: int | str = LIMIT,
-    storage: Sequence[int] | None = None,
-    order: Sequence[int] | None = None,
 ) -> Chunks:
     """Give the sizes of chunks along each axis, from any form that a user may write."""
-    return unpack(sizes_of(chunks, shape, dtype, limit, storage, order), shape)
+    return unpack(sizes_of(chunks, shape, dtype, limit), shape)
 
 
 def sizes_of(
@@ -216,11 +214,6 @@ def _written_out(size: int | tuple[int, ...], length: int) -> tuple[int, ...]:
         return (0,)
     rest = length % size
     return (size,) * (length // size) + ((rest,) if rest else ())
-
-
-def boxes(chunks: Chunks) -> Iterator[Box]:
-    """The part of the array that each chunk is, in C order."""
-    return itertools.product(*map(spans, chunks))
 
 
 def spans(sizes: Sequence[int]) -> list[slice]:

@@ -66,7 +66,7 @@ def _compile(pending: list[Node], device: Device) -> list[str]:
         except DeviceError as error:
             indices = step.in_order
             nodes = [recording.nodes[plan.graph.values[index].origin] for index in indices]
-            counters.fell_back(step, nodes, str(error), device.traits.languages[0], "numpy")
+            counters.fell_back(nodes, str(error), device.traits.languages[0], "numpy")
     for chain in plan.chains:
         for source in tiled_run.sources(executor.Run(plan, recording, device), chain):
             with suppress(DeviceError):  # a chain without a program runs step by step

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,11 @@ def boxes(shape: tuple[int, ...], count: int, seed: int = 0) -> list[Box]:
     ]
 
 
+def chunk_boxes(chunks: geometry.Chunks) -> Iterator[Box]:
+    """The part of the array that each chunk is, in C order."""
+    return itertools.product(*map(geometry.spans, chunks))
+
+
 def bits(array: Any) -> object:
     """What an array holds, to the bit; without the padding of long doubles."""
     packed = np.array(array, order="C", copy=True)
@@ -34,7 +40,7 @@ def compare(source: Any, expected: np.ndarray[Any, Any], count: int = 20) -> Non
     assert source.dtype == expected.dtype
     assert tuple(map(sum, source.chunks)) == expected.shape
     for each in (source, pickle.loads(pickle.dumps(source))):
-        for box in itertools.chain(geometry.boxes(each.chunks), boxes(each.shape, count)):
+        for box in itertools.chain(chunk_boxes(each.chunks), boxes(each.shape, count)):
             found = each.read(box)
             assert type(found) is np.ndarray
             assert found.flags.c_contiguous
@@ -55,7 +61,7 @@ def write(target: Any, box: Box, array: Any) -> None:
 
 def fill(target: Any, values: Any, chunks: geometry.Chunks | None = None) -> None:
     """Write all of an array, the first chunk twice."""
-    wanted = list(geometry.boxes(chunks or target.chunks))
+    wanted = list(chunk_boxes(chunks or target.chunks))
     target.prepare()
     for box in [*wanted, wanted[0]]:
         target.write(box, values[(*box, ...)])

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse.io import chunks as geometry
 from lazyfuse.io import generators, handles
 from lazyfuse.io.resolve import resolve, target
 from tests.io import parts
@@ -44,7 +43,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def test_written_and_read_at_once(pool: Executor, path: str) -> None:
     expected = values(SHAPE)
     made = target(path, SHAPE, expected.dtype, ((10,) * 12, (70,)))
-    wanted = list(geometry.boxes(((10,) * 12, (70,))))
+    wanted = list(parts.chunk_boxes(((10,) * 12, (70,))))
     made.prepare()
     for _ in range(2):  # the second time over what is there
         tasks = []

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from lazyfuse.errors import ConfigurationError
-from lazyfuse.io.chunks import boxes, is_aligned, normalise, pack, parse_bytes, shape_of, unpack
+from lazyfuse.io.chunks import is_aligned, normalise, pack, parse_bytes, shape_of, sizes_of, unpack
+from tests.io.parts import chunk_boxes
 
 F8 = np.dtype("f8")
 
@@ -79,8 +80,8 @@ def test_specifications_that_are_wrong(chunks: Any, shape: tuple[int, ...]) -> N
 def test_rows_stay_whole() -> None:
     found = normalise(None, (1000, 1000, 100), F8, "8MB")
     assert found == ((10,) * 100, (1000,), (100,))
-    assert normalise(None, (1000, 1000), F8, "8MB", order=(1, 0)) == ((1000,), (1000,))
-    assert normalise(None, (1000, 1000), F8, "4MB", order=(1, 0)) == ((1000,), (500, 500))
+    assert sizes_of(None, (1000, 1000), F8, "8MB", order=(1, 0)) == (1000, 1000)
+    assert sizes_of(None, (1000, 1000), F8, "4MB", order=(1, 0)) == (1000, 500)
 
 
 def test_auto_makes_squares() -> None:
@@ -104,20 +105,20 @@ def test_sizes_are_near_the_limit_and_aligned(chunks: Any) -> None:
         shape = tuple(rng.integers(1, 300, ndim).tolist())
         storage = tuple(rng.integers(1, 40, ndim).tolist())
         limit = int(rng.integers(1, 1 << 20))
-        found = normalise(chunks, shape, F8, limit, storage=storage)
+        found = unpack(sizes_of(chunks, shape, F8, limit, storage), shape)
         assert tuple(map(sum, found)) == shape
         assert is_aligned(found, storage)
         largest = 8 * math.prod(map(max, found))
         least = 8 * math.prod(map(min, storage, shape))
         assert largest <= max(limit, least)
-        if chunks is None and len(list(boxes(found))) > 1:
+        if chunks is None and len(list(chunk_boxes(found))) > 1:
             one_more = [max(sizes) + unit for sizes, unit in zip(found, storage, strict=True)]
             assert 8 * math.prod(one_more) * 2 >= min(limit, 8 * math.prod(shape))
 
 
 def test_boxes_cover_the_array_once() -> None:
     counts = np.zeros((7, 5, 3), int)
-    for box in boxes(((3, 4), (2, 0, 3), (1, 1, 1))):
+    for box in chunk_boxes(((3, 4), (2, 0, 3), (1, 1, 1))):
         counts[box] += 1
         assert counts[box].shape == shape_of(box)
     assert (counts == 1).all()

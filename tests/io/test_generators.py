@@ -100,7 +100,7 @@ def expected_of(
     **keywords: Any,
 ) -> np.ndarray[Any, Any]:
     """As the documentation says it: a child for each chunk."""
-    wanted = list(geometry.boxes(chunks))
+    wanted = list(parts.chunk_boxes(chunks))
     result: Any = None
     for child, box in zip(generator.spawn(len(wanted)), wanted, strict=True):
         block = getattr(child, method)(*args, size=geometry.shape_of(box), **keywords)
@@ -136,7 +136,7 @@ def test_random(bits: str, method: str, args: Any, keywords: Any) -> None:
 def test_random_numbers_do_not_depend_on_the_chunks_that_are_read() -> None:
     source = generators.random(np.random.default_rng(1), "random", (20, 20), chunks=7)
     whole = source.read((slice(0, 20), slice(0, 20)))
-    for box in geometry.boxes(geometry.normalise(9, (20, 20), source.dtype)):
+    for box in parts.chunk_boxes(geometry.normalise(9, (20, 20), source.dtype)):
         assert (source.read(box) == whole[box]).all()
 
 

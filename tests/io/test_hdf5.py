@@ -184,7 +184,7 @@ def test_source_and_target_in_one_file_at_once(tmp_path: Path) -> None:
         made.write(box, source.read(box) * 2)
 
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(copy, geometry.boxes(source.chunks)))
+        list(pool.map(copy, parts.chunk_boxes(source.chunks)))
     made.finish()
     parts.compare(resolve(f"{path}::y"), expected * 2)
 

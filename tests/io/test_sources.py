@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from lazyfuse.errors import ConfigurationError, UnsupportedError
-from lazyfuse.io import chunks as geometry
 from lazyfuse.io import plain_files, raw_files, sources
 from lazyfuse.io.resolve import resolve
 from tests.io import parts
@@ -220,4 +219,4 @@ def test_arrays_of_dask_and_xarray_are_left_to_the_caller() -> None:
 
 def test_boxes_of_chunks_of_an_empty_array() -> None:
     source = sources.memory(np.zeros((0, 4)))
-    assert [source.read(box).shape for box in geometry.boxes(source.chunks)] == [(0, 4)]
+    assert [source.read(box).shape for box in parts.chunk_boxes(source.chunks)] == [(0, 4)]

@@ -134,7 +134,7 @@ def test_a_file_replaces_its_source(tmp_path: Path) -> None:
     source = resolve(path, chunks=100)
     made = target(path, (1000,), np.dtype("f8"))
     made.prepare()
-    for box in geometry.boxes(source.chunks):
+    for box in parts.chunk_boxes(source.chunks):
         made.write(box, source.read(box) * 2)
     made.finish()
     parts.compare(resolve(path), np.arange(1000.0) * 2)

@@ -304,7 +304,7 @@ def test_what_lazyfuse_tells_goes_to_its_logger(
     a = np.linspace(0.0, 1.0, N)
     with caplog.at_level(logging.DEBUG, logger="lazyfuse"):
         (a * 2.0 - 7.0).to_numpy()
-        counters.fell_back(None, [], "lost", "opencl:0", "cpu")
+        counters.fell_back([], "lost", "opencl:0", "cpu")
     told = [(each.name, each.levelname, each.getMessage()) for each in caplog.records]
     assert any(text.startswith("evaluate ") for _, _, text in told)
     assert ("lazyfuse", "INFO", "fallback: : lost") in told

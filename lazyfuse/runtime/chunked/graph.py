@@ -133,7 +133,7 @@ class _Stage:
             layer[key] = Task(
                 key, tasks.run_block, TaskRef(program), variant, specs, low, *given.values
             )
-        self._finish(value, recipe)
+        self._finish(value)
 
     def _inputs(self, roots: Sequence[Node]) -> Callable[[Node], bool]:
         mine = {id(node) for node in roots}
@@ -176,7 +176,7 @@ class _Stage:
                 inputs[at] = len(inputs)
         return inputs, literals, recipe
 
-    def _finish(self, value: Chunked, recipe: Recipe) -> None:
+    def _finish(self, value: Chunked) -> None:
         """The values of the ends, from the results of the tasks."""
         several = len(self.ends) > 1
         trees: dict[tuple[tuple[int, ...], bool], list[int]] = {}

@@ -242,9 +242,7 @@ def ran_replay(
     totals.singles += numbers
 
 
-def copied(
-    direction: str, nbytes: int, device: str, purpose: str = "", seconds: float = 0.0
-) -> None:
+def copied(direction: str, nbytes: int, device: str, purpose: str = "") -> None:
     """Count bytes copied to a device ("upload"), back ("gather"), or on the device ("copy")."""
     totals.copies[direction, device, purpose] += 1
     totals.copied[direction, device, purpose] += nbytes
@@ -252,7 +250,7 @@ def copied(
         reason = f"{direction} {device}: {purpose}" if purpose else f"{direction} {device}"
         spans.clock.line(spans.here()).copied[reason] += nbytes
     if tracing.listeners:
-        tracing.emit(tracing.Copy(direction, nbytes, device, purpose, seconds))
+        tracing.emit(tracing.Copy(direction, nbytes, device, purpose))
 
 
 def _count_line(
@@ -312,9 +310,7 @@ def ran_single(node: Node, device: str = "", span: spans.Span | None = None) -> 
         tracing.emit(tracing.Single(operation_of(node)))
 
 
-def fell_back(
-    step: KernelStep | None, nodes: list[Node], why: str, origin: str = "", to: str = "NumPy"
-) -> None:
+def fell_back(nodes: list[Node], why: str, origin: str = "", to: str = "NumPy") -> None:
     """Count a kernel that should have run on the tier `origin`, could not, and runs on `to`."""
     names = " -> ".join(node.op.name for node in nodes)
     reason = _first_line(why)

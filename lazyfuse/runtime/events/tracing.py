@@ -186,7 +186,6 @@ class Copy(Event):
     bytes: int
     device: str
     purpose: str
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True)

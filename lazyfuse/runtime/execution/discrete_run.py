@@ -210,7 +210,7 @@ class DiscreteRun(Run):
         if isinstance(error, DeviceLost):
             self.abandon(error)
         node = self.nodes[self.plan.graph.values[index].origin]
-        counters.fell_back(None, [node], str(error), self.assigned_device.traits.name, "cpu")
+        counters.fell_back([node], str(error), self.assigned_device.traits.name, "cpu")
 
     def put(self, source: Array, part: Array) -> None:
         """Copy a value, broadcast, into a part of an array, both on the device."""

@@ -180,7 +180,7 @@ class Run(RunValues):
                 if isinstance(error, DeviceLost):
                     self.abandon(error)
                 why = str(error)
-        counters.fell_back(step, self.nodes_of(step), why, home, "cpu")
+        counters.fell_back(self.nodes_of(step), why, home, "cpu")
         self.wait()
         self.device = devices.cpu()
         try:
@@ -259,7 +259,7 @@ class Run(RunValues):
         except DeviceError as error:
             if self.off_cpu and self.device is self.assigned_device:
                 raise
-            counters.fell_back(step, self.nodes_of(step), str(error), "cpu")
+            counters.fell_back(self.nodes_of(step), str(error), "cpu")
             return self.run_members(step, outputs)
         except (Abandoned, KernelError):
             raise
@@ -474,7 +474,7 @@ class Run(RunValues):
 
     def refused(self, step: KernelStep, why: str) -> None:
         """Report that compiled text was refused: the kernel runs as blocked NumPy."""
-        counters.fell_back(step, self.nodes_of(step), why, "numba", "numpy")
+        counters.fell_back(self.nodes_of(step), why, "numba", "numpy")
 
     def finish(
         self, step: KernelStep, lowered: Lowered, arrays: list[Array], flags: int | Later

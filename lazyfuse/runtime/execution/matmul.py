@@ -161,7 +161,7 @@ class _Products:
             library = library and (choice == "blas" or not matmul_blas.is_narrow())
             return Product(device.product(code, library, turned and not library), library)
         except DeviceError as error:
-            counters.fell_back(None, [], f"matrix products: {error}", "tiles", "numpy")
+            counters.fell_back([], f"matrix products: {error}", "tiles", "numpy")
             return None
 
 

@@ -279,7 +279,7 @@ def _report_lost_worker(device: Device) -> None:
     why = device.lost_worker()
     if why and why not in _reported:
         _reported.add(why)
-        counters.fell_back(None, [], why, "the compiler's process", "this one")
+        counters.fell_back([], why, "the compiler's process", "this one")
 
 
 def _blocked(step: KernelStep, lowered: Lowered, device: Device) -> Program | None:

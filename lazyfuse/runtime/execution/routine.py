@@ -160,7 +160,7 @@ def _find(source: Source) -> Program | None:
     program = device.soon(source)
     if program is None and (why := device.why_never(source)):
         _refused.add(source)  # NumPy does the work from now on
-        counters.fell_back(None, [], f"{source.name}: {why}", "numba", "numpy")
+        counters.fell_back([], f"{source.name}: {why}", "numba", "numpy")
     return program
 
 
@@ -169,7 +169,7 @@ def attempt(ours: Callable[..., Found | None], *args: Any, **named: Any) -> Foun
     try:
         return ours(*args, **named)
     except DeviceError as error:
-        counters.fell_back(None, [], str(error), "numba", "numpy")
+        counters.fell_back([], str(error), "numba", "numpy")
         return None
 
 

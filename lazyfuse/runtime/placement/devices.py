@@ -137,7 +137,7 @@ def _find(name: str) -> Device:
     except DeviceError as error:
         if not is_known(name):
             raise
-        counters.fell_back(None, [], f"device {name}: {error}", name, "cpu")
+        counters.fell_back([], f"device {name}: {error}", name, "cpu")
         device = cpu()
     _found[name] = device
     _apply(device)
@@ -179,7 +179,7 @@ def lose(device: Device, why: str) -> None:
         _lost[device] = why
         name = device.traits.name
         offload.refuse(name, why)
-        counters.fell_back(None, [], f"device {name}: {why}; the CPU goes on", name, "cpu")
+        counters.fell_back([], f"device {name}: {why}; the CPU goes on", name, "cpu")
 
 
 def is_lost(device: Device) -> bool:

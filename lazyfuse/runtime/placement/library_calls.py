@@ -101,7 +101,7 @@ def perform(
     except DeviceError as error:
         if isinstance(error, DeviceLost):
             lose(error)
-        counters.fell_back(None, [node], str(error), device.traits.name)
+        counters.fell_back([node], str(error), device.traits.name)
         return None
 
 

@@ -218,7 +218,7 @@ def gather(node: Node, purpose: str) -> Array:
     except DeviceError as error:
         if isinstance(error, DeviceLost):
             devices.lose(resident.device, str(error))
-        counters.fell_back(None, [node], str(error), resident.device.traits.name, "NumPy")
+        counters.fell_back([node], str(error), resident.device.traits.name, "NumPy")
         return recover(node)
     node.value = value
     return value

@@ -496,7 +496,7 @@ def run_plan(
     try:
         run.execute()
     except run_values.Abandoned as error:
-        report.fell_back(None, [], str(error), device.traits.name, "cpu")
+        report.fell_back([], str(error), device.traits.name, "cpu")
         raised = run.raised
         del run  # it would count as a reader of its values
         return raised + _resume(plan, recording)
