@@ -178,15 +178,14 @@ class NumbaProgram(Pooled, RowProgram):
     """Machine code with the entry `int32 NAME(int64 *meta, double *scalars)`."""
 
     __slots__ = (
-        "_address_columns",
         "_call",
         "_itemsizes",
         "_loaded",
         "_slots",
-        "_weight",
         "_width",
         "_work",
         "source",
+        "weight",
     )
 
     def __init__(self, source: Source, loaded: Loaded, work: ChunkRunner) -> None:
@@ -195,12 +194,10 @@ class NumbaProgram(Pooled, RowProgram):
         self._loaded = loaded
         self._work = work
         self._call = _Entry(loaded.address)
-        rank, arrays = source.rank, len(source.arrays)
-        self._width = rank + arrays * (rank + 1)
-        self._address_columns = range(rank, self._width, rank + 1) if arrays else range(0)
+        self._width = source.rank + len(source.arrays) * (source.rank + 1)
         self._itemsizes = np.array([int(code[1:]) for code in source.arrays], dtype=np.int64)
         self._slots = struct.Struct("".join(_SLOTS[code[0]] for code in source.scalars))
-        self._weight = weight(source.text)
+        self.weight = weight(source.text)  # of one element, in additions
 
     def launch(self, launch: Launch) -> int:
         """Run every chunk; the union of the IEEE flags."""
@@ -222,18 +219,13 @@ class NumbaProgram(Pooled, RowProgram):
             return None
         kinds = "".join([code[0] for code in self.source.scalars])
         return bound_launch.in_c(
-            launch, self.entry, self._weight, kinds, self._loaded, self._work, CHUNKS_ENTRY
+            launch, self.entry, self.weight, kinds, self._loaded, self._work, CHUNKS_ENTRY
         )
 
     @property
     def entry(self) -> int:
         """The address of the code."""
         return self._loaded.address
-
-    @property
-    def weight(self) -> float:
-        """Cost of one element in additions."""
-        return self._weight
 
     def pack(self, scalars: tuple[Any, ...]) -> bytes:
         """The scalars in the layout that the code reads."""
@@ -247,7 +239,7 @@ class NumbaProgram(Pooled, RowProgram):
 
     def pieces(self, elements: int) -> int:
         """As `base.RowProgram.pieces`: two for each thread."""
-        helpers = self._work.helpers(elements * self._weight, elements)
+        helpers = self._work.helpers(elements * self.weight, elements)
         return 1 if helpers <= 0 else 2 * (helpers + 1)
 
     def launch_rows(self, rows: list[list[int]], scalars: tuple[Any, ...], elements: int) -> int:
@@ -295,7 +287,7 @@ class NumbaProgram(Pooled, RowProgram):
         arguments = (
             self._loaded.address, start + 8 * _WORDS, scalars, start, count, 8 * width
         )  # fmt: skip
-        helpers = self._work.helpers(elements * self._weight, count)
+        helpers = self._work.helpers(elements * self.weight, count)
         address, loop = self._work.loop(CHUNKS_ENTRY)
         if helpers > 0 and self._work.native.run(address, arguments, helpers):
             return int(memory[2])
