@@ -31,12 +31,12 @@ def _fresh(tmp_path: Path) -> Iterator[None]:
     """The choice of the device is open, and nothing has been measured or planned."""
     with np.options(device="", offload=True, cache_dir=str(tmp_path)):
         value(20_000).to_numpy()  # a look: or its line will have come round too often
-        calibrate.forget()
+        calibrate.use(None)
         evaluate.clear_plans()
         counters.reset()
         yield
         assert counters.totals.kernels == 0, "explaining launches nothing"
-    calibrate.forget()
+    calibrate.use(None)
 
 
 def value(size: int = N) -> Any:

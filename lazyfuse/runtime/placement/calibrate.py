@@ -100,17 +100,10 @@ def figures() -> dict[str, Costs]:
     return _in_use
 
 
-def use(costs: dict[str, Costs]) -> None:
-    """Use these figures for this machine, in this process."""
+def use(costs: dict[str, Costs] | None) -> None:
+    """Use these figures in this process. None: read the file again when they are next needed."""
     global _in_use
     _in_use = costs
-    _notify()
-
-
-def forget(_: Any = None) -> None:
-    """Read the file again when figures are next needed."""
-    global _in_use
-    _in_use = None
     _notify()
 
 
@@ -128,7 +121,7 @@ def _notify() -> None:
 
 
 for _name in ("cache", "cache_dir"):
-    config.on_change(_name, forget)
+    config.on_change(_name, lambda _: use(None))
 
 
 def _file() -> CostFile:

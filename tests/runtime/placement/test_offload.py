@@ -93,10 +93,10 @@ def opener(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Opener]:
     with np.options(device="", offload=True, cache=True, cache_dir=str(tmp_path)):
         small().to_numpy()  # a look: or recorded lines will have come round too often
         chain(20_000).to_numpy()
-        calibrate.forget()
+        calibrate.use(None)
         evaluate.clear_plans()
         yield made
-    calibrate.forget()
+    calibrate.use(None)
 
 
 def figures(*costs: Costs) -> None:
@@ -424,7 +424,7 @@ def test_figures_are_kept_beside_the_programs_C11(tmp_path: Path) -> None:
     assert set(found) == {"cpu"}, "devices that compute nothing have no figures"
     assert set(found["cpu"].tiers) == set(registry.device("cpu").traits.languages)
     assert [path.parent.name for path in tmp_path.rglob("costs-*")] == ["costs"]
-    calibrate.forget()
+    calibrate.use(None)
     assert calibrate.figures() == found
     assert chosen(chain()).reason == offload.ALONE
 
@@ -438,7 +438,7 @@ def test_figures_that_cannot_be_kept_serve_this_process_C11(tmp_path: Path, obst
         found = np.calibrate()
         assert calibrate.figures() is found
         assert chosen(chain()).reason == offload.ALONE
-        calibrate.forget()
+        calibrate.use(None)
         assert calibrate.figures() == {}
 
 
