@@ -55,6 +55,15 @@ def dress(ours: Any, theirs: Any) -> None:
     ours.__module__ = "lazyfuse" + module[5:] if module.startswith("numpy") else "lazyfuse"
 
 
+def with_globals(function: types.FunctionType, scope: dict[str, Any]) -> types.FunctionType:
+    """A copy of a Python function that finds its globals in `scope`."""
+    copy = types.FunctionType(
+        function.__code__, scope, function.__name__, function.__defaults__, function.__closure__
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
 class builtin(functools.partial[Any]):  # noqa: N801  # the name in Python's messages
     """Our replacement of a builtin function: as a class attribute it does not bind."""
 

@@ -21,7 +21,7 @@ from lazyfuse.arrays.scalars import deliver_several, scalar
 from lazyfuse.devices.caches import register
 from lazyfuse.functions.ufunc import ufunc_of
 from lazyfuse.interop import fallback, overrides
-from lazyfuse.registry import OURS, implements
+from lazyfuse.registry import OURS, implements, with_globals
 from lazyfuse.runtime.scheduling.compound_calls import as_one
 
 FOLLOWED = (
@@ -113,10 +113,7 @@ def rebind(function: types.FunctionType) -> types.FunctionType:
     # with the package set, the search for the user's source line skips these frames too
     inside = {"__name__": __name__, "__package__": PACKAGE}
     scope: dict[str, Any] = {"__builtins__": __builtins__, **inside}
-    copy = types.FunctionType(
-        function.__code__, scope, function.__name__, function.__defaults__, function.__closure__
-    )
-    copy.__kwdefaults__ = function.__kwdefaults__
+    copy = with_globals(function, scope)
     _rebound[function] = copy  # before its globals are replaced: functions may be recursive
     theirs = function.__globals__
     scope.update(

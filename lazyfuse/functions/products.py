@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import re
-import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -44,6 +43,7 @@ from lazyfuse.devices.caches import cached
 from lazyfuse.functions.ufunc import ufunc_of
 from lazyfuse.interop import fallback
 from lazyfuse.interop.fallback import records
+from lazyfuse.registry import with_globals
 from lazyfuse.runtime.events.decisions import EXPORTED, Rule
 from lazyfuse.runtime.execution import matmul
 from lazyfuse.runtime.layout.meta_arrays import packed_order, result_order
@@ -274,16 +274,8 @@ def _by_pairs() -> tuple[Any, Any]:
     pair = scope.get("bmm_einsum")  # NumPy 2.4 and later
     if pair is None or "matmul" not in scope or "matmul" not in pair.__code__.co_names:
         return None, np.einsum
-    pair = _rebound(pair, {**scope, "matmul": _einsum_matmul})
-    return pair, _rebound(theirs, {**scope, "bmm_einsum": pair})
-
-
-def _rebound(function: Any, scope: dict[str, Any]) -> Any:
-    copy = types.FunctionType(
-        function.__code__, scope, function.__name__, function.__defaults__, function.__closure__
-    )
-    copy.__kwdefaults__ = function.__kwdefaults__
-    return copy
+    pair = with_globals(pair, {**scope, "matmul": _einsum_matmul})
+    return pair, with_globals(theirs, {**scope, "bmm_einsum": pair})
 
 
 def _einsum_matmul(first: Any, second: Any, out: Any = None) -> Any:
