@@ -24,14 +24,16 @@ from lazyfuse.interop import fallback, overrides
 from lazyfuse.registry import OURS, implements, with_globals
 from lazyfuse.runtime.scheduling.compound_calls import as_one
 
-FOLLOWED = (
-    "allclose angle append array_equal array_equiv atleast_1d atleast_2d atleast_3d "
-    "average column_stack corrcoef cov cross diff dstack fix histogram2d histogramdd "
-    "hstack isclose isneginf isposinf kron meshgrid nan_to_num "
-    "nanmax nanmean nanmin nanprod nanstd nansum nanvar outer polyval select "
-    "sinc stack tensordot trapezoid tril triu unwrap vander vstack"
-).split()
-"""Functions of the main namespace that are decomposed by their Python code."""
+FOLLOWED = {
+    "arrays": "angle append array_equal array_equiv average column_stack corrcoef cov dstack fix "
+    "hstack kron nanmax nanmean nanmin nanprod nanstd nansum nanvar outer polyval sinc stack "
+    "tensordot trapezoid tril triu vander vstack",
+    "views": "atleast_1d atleast_2d atleast_3d diff nan_to_num unwrap",
+    "broadcast": "allclose cross isclose select",
+    "": "histogram2d histogramdd isneginf isposinf meshgrid",
+}
+"""Functions of the main namespace that are decomposed by their Python code, by what small arrays
+ask of them (see `registry.implements`)."""
 
 FOLLOWED_LINALG = "norm vector_norm matrix_norm multi_dot matrix_power".split()
 """Decomposed functions of `numpy.linalg`."""
@@ -122,13 +124,13 @@ def rebind(function: types.FunctionType) -> types.FunctionType:
     return copy
 
 
-def decompose(theirs: Any) -> Callable[..., Any]:
+def decompose(theirs: Any, eager: str = "") -> Callable[..., Any]:
     """Decompose a NumPy function written in Python: large arrays are recorded step by step."""
     implementation = theirs.__wrapped__
     name = f"{theirs.__module__}.{theirs.__name__}".removeprefix("numpy.")
     rebound: Callable[..., Any] | None = None
 
-    @implements(theirs)
+    @implements(theirs, eager)
     def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal rebound
         if not any_big(args, kwargs):
@@ -143,8 +145,9 @@ def decompose(theirs: Any) -> Callable[..., Any]:
 
 def _decompose_all() -> None:
     home = vars(sys.modules[__name__])
-    for name in FOLLOWED:
-        home[name] = decompose(getattr(np, name))
+    for eager, names in FOLLOWED.items():
+        for name in names.split():
+            home[name] = decompose(getattr(np, name), eager)
     for name in FOLLOWED_LINALG:
         decompose(getattr(np.linalg, name))
     for name in FOLLOWED_FFT:

@@ -41,12 +41,12 @@ def _as_views(owner: ndarray, result: Any, whole: Any) -> Any:
     return derive(owner, result)
 
 
-def view_function(theirs: Any) -> Callable[..., Any]:
+def view_function(theirs: Any, eager: str = "") -> Callable[..., Any]:
     """The lazyfuse version of a function that returns views of its first argument."""
     module = theirs.__module__
     name = f"{module}.{theirs.__name__}".removeprefix("numpy.")
 
-    @implements(theirs)
+    @implements(theirs, eager)
     def call(*args: Any, **kwargs: Any) -> Any:
         if args and type(args[0]) is ndarray:
             whole = base_view(args[0])
@@ -139,7 +139,7 @@ def sharing_function(theirs: Any) -> Callable[..., Any]:
 for _function in (np.shares_memory, np.may_share_memory):
     sharing_function(_function)
 for _name in VIEWS:
-    globals()[_name] = view_function(getattr(np, _name))
+    globals()[_name] = view_function(getattr(np, _name), "views")
 for _theirs in (
     np.linalg.diagonal,
     np.linalg.matrix_transpose,
