@@ -12,15 +12,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays import ndarray as array
-from lazyfuse.arrays.base import (
-    COMPILED,
-    NATIVE,
-    get_dtype,
-    get_ndim,
-    get_shape,
-    get_size,
-    get_transposed,
-)
+from lazyfuse.arrays.base import COMPILED, NATIVE
 from lazyfuse.arrays.conversion import base_view, derive, real_operand
 from lazyfuse.arrays.ndarray import (
     changing,
@@ -289,10 +281,6 @@ def get_imag(self: ndarray) -> Any:
     return _part(self, "imag")
 
 
-_quick_real = NATIVE.get_real if COMPILED else get_real
-_quick_imag = NATIVE.get_imag if COMPILED else get_imag
-
-
 def _part(self: ndarray, name: str) -> Any:
     view = base_view(self)
     if self._eager is not None:
@@ -347,7 +335,7 @@ def _set_flat(self: ndarray, value: Any) -> None:
 
 
 def transposed(self: ndarray) -> Any:
-    """The transpose of an array that is not eager."""
+    """The transpose of an array."""
     return derive(self, base_view(self).T)
 
 
@@ -388,22 +376,33 @@ def _set_data(self: ndarray, value: Any) -> None:
     )
 
 
+def _get_dtype(self: ndarray) -> Any:
+    small = self._eager
+    return dtype_of(self) if small is None else small.dtype
+
+
+def _core(name: str, general: Callable[..., Any]) -> Callable[..., Any]:
+    """The getter of that name in the native extension, where it is built, else the general one."""
+    found: Callable[..., Any] = getattr(NATIVE, name) if COMPILED else general
+    return found
+
+
 PROPERTIES: dict[str, property] = {
-    "T": property(get_transposed),
+    "T": property(_core("get_transposed", transposed)),
     "mT": property(_matrix_transposed),
     "base": property(_get_base),
     "ctypes": property(_get_ctypes),
     "data": property(lambda self: export(self).data, _set_data),
-    "dtype": property(get_dtype, _set_dtype),
+    "dtype": property(_core("get_dtype", _get_dtype), _set_dtype),
     "flags": property(lambda self: Flags(self) if materialise(self) is None else self._eager.flags),
     "flat": property(_get_flat, _set_flat),
-    "imag": property(_quick_imag, _set_imag),
-    "itemsize": property(lambda self: get_dtype(self).itemsize),
+    "imag": property(_core("get_imag", get_imag), _set_imag),
+    "itemsize": property(lambda self: self.dtype.itemsize),
     "nbytes": property(lambda self: geometry(self).nbytes),
-    "ndim": property(get_ndim),
-    "real": property(_quick_real, _set_real),
-    "shape": property(get_shape, _set_shape),
-    "size": property(get_size),
+    "ndim": property(_core("get_ndim", lambda self: len(shape_of(self)))),
+    "real": property(_core("get_real", get_real), _set_real),
+    "shape": property(_core("get_shape", shape_of), _set_shape),
+    "size": property(_core("get_size", lambda self: geometry(self).size)),
     "strides": property(_get_strides, _set_strides),
     "__array_interface__": property(lambda self: export(self).__array_interface__),
     "__array_struct__": property(lambda self: export(self).__array_struct__),

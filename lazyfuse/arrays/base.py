@@ -4,8 +4,7 @@ Where lazyfuse was installed with a C compiler (setup.py), native/array.c replac
 has the operators and indexing of eager arrays as well, which eager_operators.py and indexing.py
 have in Python; both behave the same. Functions in C have no frames and hold other references. So
 none of them counts references or asks `isinstance(x, ndarray)`, whose answer depends on the frame
-that asks. Owns also the shapes, dtypes and transposes that the properties of attributes.py and the
-methods of methods.py give.
+that asks.
 """
 
 from __future__ import annotations
@@ -248,72 +247,3 @@ if COMPILED:
         NATIVE.bind(_name, _value)
     eager_fusion.use(NATIVE)
     errstate.on_change(partial(NATIVE.bind, "plain"))
-
-
-# ------------------------------------------------------------------------ geometry of eager arrays
-
-
-def reshaped(self: Core, shape: tuple[Any, ...]) -> Any:
-    """An eager array with another shape, a view if NumPy makes one; None: take the general path."""
-    small = self._eager
-    if small is None:
-        return None
-    for length in shape:
-        if type(length) is not int and type(length) is not tuple:
-            return None
-    value = small.reshape(shape[0] if len(shape) == 1 else shape)
-    base = value.base
-    if base is None or (base is not small and base is not small.base):
-        return None if self._may_grow else direct(value)  # a copy
-    owner = self._base
-    return direct(value, self if owner is None else owner)
-
-
-def get_transposed(self: Core) -> Any:
-    """The transpose of an array."""
-    small = self._eager
-    if small is None:
-        return HOOKS.transposed(self)
-    x = new(HOOKS.array)
-    x._eager = small.T
-    x._node = None
-    x._storage = None
-    base = self._base
-    x._base = self if base is None else base
-    x._may_grow = self._may_grow
-    return x
-
-
-def get_shape(self: Core) -> Any:
-    """The shape of an array; the properties call this and the functions below."""
-    small = self._eager
-    if small is not None:
-        return small.shape
-    node = self._node
-    return node.shape if node is not None else HOOKS.shape(self)
-
-
-def get_ndim(self: Core) -> Any:
-    """The number of axes of an array."""
-    small = self._eager
-    return small.ndim if small is not None else len(get_shape(self))
-
-
-def get_dtype(self: Core) -> Any:
-    """The dtype of an array."""
-    small = self._eager
-    if small is not None:
-        return small.dtype
-    node = self._node
-    return node.dtype if node is not None else HOOKS.dtype(self)
-
-
-def get_size(self: Core) -> Any:
-    """The number of elements of an array."""
-    small = self._eager
-    return small.size if small is not None else HOOKS.geometry(self).size
-
-
-if COMPILED:
-    _names = ("get_dtype", "get_ndim", "get_shape", "get_size", "get_transposed")
-    globals().update({each: getattr(NATIVE, each) for each in _names})

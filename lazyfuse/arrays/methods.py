@@ -25,7 +25,6 @@ from lazyfuse.arrays.attributes import (
     own_view,
     reform,
 )
-from lazyfuse.arrays.base import reshaped
 from lazyfuse.arrays.conversion import EXPORT, base_view, derive, real_operand
 from lazyfuse.arrays.ndarray import (
     CANONICAL,
@@ -85,10 +84,6 @@ def reshape(self: ndarray, /, *shape: Any, order: Any = "C", copy: Any = None) -
     """As `numpy.ndarray.reshape`."""
     small = self._eager
     if small is not None:
-        if order == "C" and copy is None:
-            found = reshaped(self, shape)
-            if found is not None:
-                return found
         shape = conversion.to_numpy(shape)
         return _viewed(self, small, small.reshape(*shape, order=order, copy=copy))
     shape = conversion.to_numpy(shape)
@@ -389,7 +384,7 @@ def __iter__(self: ndarray, /) -> Iterator[Any]:
     if base.COMPILED:
         there = small is not None or _is_there(self)
         return _items(self) if there else _items_of_pending(self)
-    return _elements(self) if len(shape) == 1 else _rows(self, shape[0])
+    return _rows(self, shape[0])
 
 
 def _items(self: ndarray) -> Iterator[Any]:
@@ -414,22 +409,6 @@ def _rows(self: ndarray, /, count: int) -> Iterator[Any]:
         gather(self)
     for index in range(count):
         yield self[index]
-
-
-def _elements(self: ndarray, /) -> Iterator[Any]:
-    gather(self)
-    node = self._node
-    count = shape_of(self)[0]
-    if node is None or node.value is None:
-        yield from _rows(self, count)
-        return
-    # the loop reads the memory, until the program records a write
-    for index, value in enumerate(node.value):
-        if self._node is not node:
-            for later in range(index, count):
-                yield self[later]
-            return
-        yield value
 
 
 def to_numpy(self: ndarray, /) -> Array:
