@@ -355,13 +355,6 @@ def masked_items(self: ndarray, covered: tuple[int, ...]) -> Rule | None:
     return SMALL_WRITE if node is not None and node.value is not None else None
 
 
-def private_write(region: Array, value: Any) -> Rule | None:
-    """A write to a part of memory that has no other reader: at once if the part is small."""
-    if type(value) not in PLAIN and (type(value) not in OURS or concrete_value(value) is None):
-        return None
-    return SMALL_WRITE if region.size < options.eager_below else None
-
-
 def _fill_now(self: ndarray) -> None:
     """Give a constant array its memory, before it is written in small parts."""
     storage = self._storage

@@ -31,7 +31,6 @@ from lazyfuse.arrays.eager_policy import (
     assignment,
     is_often_visited,
     masked_items,
-    private_write,
 )
 from lazyfuse.arrays.index_keys import has_ellipsis, is_basic, is_pick, opened, real_key
 from lazyfuse.arrays.ndarray import (
@@ -43,14 +42,10 @@ from lazyfuse.arrays.ndarray import (
     is_part_of_number,
     layout_in,
     materialise,
-    may_grow,
     ndarray,
-    new,
     node_of,
     on_storage,
-    options,
     real_in,
-    real_view,
     root_of,
     snapshot,
     storage_of,
@@ -63,12 +58,10 @@ from lazyfuse.arrays.ndarray import (
 from lazyfuse.arrays.operators import PLAIN, dtype_of, shape_of
 from lazyfuse.arrays.recording import may_write, steps_over
 from lazyfuse.codegen.graph.node import Layout, Node
-from lazyfuse.codegen.graph.references import IN_SLOT, count
 from lazyfuse.codegen.graph.shapes import contiguous_strides, size_of
 from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.kernels import gather as gathers
 from lazyfuse.runtime.layout.meta_arrays import ORIGIN, Array, address, keep_order, meta_array
-from lazyfuse.runtime.placement import residency
 from lazyfuse.runtime.scheduling import evaluate
 from lazyfuse.runtime.scheduling.evaluate import held
 
@@ -86,28 +79,18 @@ def get_item(self: ndarray, key: Any) -> Any:
         return part
     small = self._eager
     if small is None:
-        storage = self._storage
-        if storage is not None and not storage.always_eager and is_basic(key):
-            return _read_storage(self, key)
         node = self._node
         # no local name for the value: `_read` counts its references, one more would make a copy
         if node is not None and node.value is not None and is_pick(key, len(node.shape)):
             return node.value[key]
         return _read(self, key)
-    kind = type(key)
-    if kind is int or kind is slice or is_basic(key):
+    if is_basic(key):
         value = small[key]
         if type(value) is not Real:
             return value
         if self._may_grow and small.dtype.hasobject and value.base is not small:
             return wrap_shared(value) if not _is_part(value, small) else _part(self, value)
-        x: Any = new(ndarray)
-        x._eager = value
-        x._node = x._storage = None
-        base = self._base
-        x._base = self if base is None else base
-        x._may_grow = may_grow(value) if self._may_grow else value.ndim > 1 and 1 in value.shape
-        return x
+        return _part(self, value)
     value = gathers.at(small, real_key(key))
     if type(value) is Real:
         return _part(self, value) if _is_part(value, small) else wrap(value)
@@ -156,24 +139,12 @@ def _read_storage(self: ndarray, key: Any) -> Any:
     storage = self._storage
     if storage is None and (storage := storage_of(self)) is None:
         return self[key]
-    base = self._base
-    if base is None:
-        base = self
     if storage.memory() is not None:
-        reals = storage.reals
-        real = core.kept_real(self, reals)
-        if real is None:
-            real, reals = real_in(self)
+        real, reals = real_in(self)  # C finds the numpy arrays of both next time
         value = real[key]
         if type(value) is not Real:
             return value
-        part: Any = new(ndarray)  # as `on_storage` makes it
-        part._eager = part._node = part._layout = None
-        part._storage = storage
-        view = self._view
-        part._view = own = view[key]
-        storage.part = (key, view, own)
-        part._base = base
+        part = on_storage(storage, self._view[key], ORIGIN, root_of(self))
         part._reals, part._ticket = reals, storage.add_real(reals, value)
         return part
     view = self._view[opened(key)]
@@ -185,7 +156,7 @@ def _read_storage(self: ndarray, key: Any) -> Any:
     if is_often_visited(storage, view.size):
         gather(self)
         return self[key]
-    return on_storage(storage, view, ORIGIN, base)
+    return on_storage(storage, view, ORIGIN, root_of(self))
 
 
 def _holds(small: Array, key: Any, value: Any) -> bool:
@@ -229,21 +200,9 @@ def set_item(self: ndarray, key: Any, value: Any) -> None:
         if type(value) is ndarray:
             storage = self._storage
             if storage is not None and value._storage is storage and is_basic(key):
-                view = self._view
-                # the last step of `self[key] += other`
-                last = storage.part
-                if (
-                    last is not None
-                    and last[0] is key  # the interpreter passes one object twice
-                    and last[1] is view
-                    and last[2] is value._view
-                    and view.flags.writeable
-                ):
-                    return
+                view = self._view  # the last step of `self[key] += other`
                 if view.flags.writeable and _is_itself(self, view[opened(key)], value):
                     return
-        elif _element_written(self, key, value):
-            return
         with held():
             _write(self, key, value)
         return
@@ -261,40 +220,10 @@ def set_item(self: ndarray, key: Any, value: Any) -> None:
         store_foreign(error, small, key, value)
 
 
-def _element_written(self: ndarray, key: Any, value: Any) -> bool:
-    """Write one element of an array that nothing else reads; False: it is not that.
-
-    A function of its own, so that no name of it refers to the memory when others count references.
-    """
-    if type(value) not in PLAIN or type(key) is slice or options.eager_below <= 1:
-        return False
-    storage = self._storage
-    reals = storage.reals if storage else None
-    real = _live(self)
-    if real is None or not is_pick(key, real.ndim):
-        return False
-    node = self._node
-    # this check and the write call nothing, so no other thread runs between them
-    if not (node.value is real if node else storage and storage.reals is reals):
-        return False
-    real[key] = value
-    return True
-
-
 def _write(self: ndarray, key: Any, value: Any) -> None:
     if materialise(self) is not None:
         self[key] = value
         return
-    if is_basic(key) and (real := _live(self)) is not None:
-        region = real[opened(key)]
-        if private_write(region, value):
-            value = value if type(value) in PLAIN else real_operand(value)
-            if region.ndim or has_ellipsis(key):
-                region[...] = value
-            else:
-                real[key] = value
-            return
-        del region, real
     if not is_basic(key):
         _check_writable(geometry(self))
         mask = key[0] if type(key) is tuple and len(key) == 1 else key
@@ -312,31 +241,6 @@ def _write(self: ndarray, key: Any, value: Any) -> None:
         write_now(self, key, value)
     else:
         index_keys.write(self, part, value)
-
-
-def _live(self: ndarray) -> Array | None:
-    """The values of `self` as a numpy array, if nothing else reads or exports that memory."""
-    if self._node is not None:
-        if self._node.value is None or count(self._node) > IN_SLOT:
-            return None
-        if count(self._node.value) > IN_SLOT:
-            return None
-        if self._node.resident is not None:
-            residency.forget(self._node)
-        return self._node.value
-    storage = self._storage
-    if storage is None:  # dynamic-size
-        return None
-    if storage.value is None or storage.node.value is not storage.value:
-        return None
-    # 2: the references of the storage and of the holder of the flat memory
-    if count(storage.node) > IN_SLOT or count(storage.value) > IN_SLOT + 2:
-        return None
-    if storage.exports is not None or not self._view.flags.writeable:
-        return None
-    if storage.node.resident is not None:
-        residency.forget(storage.node)
-    return real_view(self)
 
 
 def write_now(self: ndarray, key: Any, value: Any) -> None:

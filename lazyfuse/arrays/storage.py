@@ -129,10 +129,9 @@ class Storage:
 
     `flat` is the block as a flat numpy array once the values exist (see `memory`), `origin` its
     address. `reals` are the numpy arrays of our arrays over it. They are dropped when the values
-    are replaced, so that they neither keep old memory alive nor make it look shared. `part` is the
-    last read: its key, the view that was indexed, and the view of the part. `picks` and `visits`
-    count the elements and small parts that were read while the values were pending. An always-eager
-    storage is never pending again: everything on it runs at once.
+    are replaced, so that they neither keep old memory alive nor make it look shared. `picks` and
+    `visits` count the elements and small parts that were read while the values were pending. An
+    always-eager storage is never pending again: everything on it runs at once.
     """
 
     __slots__ = (
@@ -142,7 +141,6 @@ class Storage:
         "flat",
         "node",
         "origin",
-        "part",
         "picks",
         "reals",
         "value",
@@ -156,7 +154,6 @@ class Storage:
         self.origin = -1
         self.exports: list[Export] | None = None
         self.always_eager = False
-        self.part: tuple[Any, Array, Array] | None = None
         self.picks = 0
         self.visits = 0
         self.reals = Reals()

@@ -384,7 +384,7 @@ PyObject *array_items(PyObject *Py_UNUSED(module), PyObject *x)
 enum { BRIEF = 256 }; /* elements that NumPy copies without giving the lock away */
 enum { FEW = 4096 }; /* elements whose copy takes no longer here than NumPy's */
 
-/* Whether nothing else reads the values of an array, nor has its memory: `indexing._live`. `own`:
+/* Whether nothing else reads the values of an array, nor has its memory. `own`:
    references to values that an array owns which the caller has. */
 static int is_private_beside(Core *x, Py_ssize_t own)
 {

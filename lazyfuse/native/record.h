@@ -89,7 +89,7 @@ int are_apart(const char *first, int nd, const npy_intp *dims, const npy_intp *s
               PyArrayObject *other);
 /* As `Storage.shared`: whether other code has the memory of a block; forgets exports that ended. */
 int has_exports(PyObject *storage);
-/* Whether nothing else reads or has the memory of values that exist, as `indexing._live` asks. */
+/* Whether nothing else reads or has the memory of values that exist. */
 int is_private(Core *x);
 /* Whether a table of real views is empty; drop them; a new table. */
 int is_empty(PyObject *reals);

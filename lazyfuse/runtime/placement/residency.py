@@ -4,8 +4,8 @@ Owns `Resident`, the counters of copies, and the lineage from which a value can 
 when its device is lost. Knows nodes and devices, neither plans nor the array type.
 
 A node's upload equals its host values until those are written. Every writer of host memory calls
-`forget` first (`Storage.writable`, `array.writable`, `indexing._live`, the end of an export, and
-the executor where it writes in place).
+`forget` first (`Storage.writable`, `array.writable`, the end of an export, and the executor where
+it writes in place).
 """
 
 from __future__ import annotations

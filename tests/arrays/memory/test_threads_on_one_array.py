@@ -134,7 +134,7 @@ def test_a_block_does_not_move_under_a_write_at_once(
         float(x[2000])
 
     intruder = Intruder(other)
-    monkeypatch.setattr(indexing, "_live", after(indexing._live, intruder))
+    monkeypatch.setattr(indexing, "writable", after(indexing.writable, intruder))
     x[7] = 4.0
     x[:5] = [3.0] * 5  # C leaves lists to Python, where another thread can be let in
     intruder.finish()
