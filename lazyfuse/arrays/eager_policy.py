@@ -45,7 +45,6 @@ from lazyfuse.runtime.events.decisions import (
     FAILS,
     MIDDLING_BLOCK,
     PART_OF_NUMBER,
-    SINGLE_BYTES,
     SMALL,
     SMALL_WRITE,
     STRANGE_MEMORY,
@@ -85,31 +84,6 @@ def operation(op: Op, *operands: Any) -> Rule | None:
         return None
     numpy_calls.count(op.name, sys._getframe(1))
     return EXPORTED
-
-
-def direct_operation(op: Op, self: ndarray, small: Array, other: Any) -> Rule | None:
-    """An operator on an eager array (`small` is its NumPy array) that may broadcast, or is large:
-    at once if the other operand is a number or eager, and the result is small, too; None: the
-    caller looks more closely.
-
-    An array without axes of length one gives its shape to the result.
-    """
-    limit = options.eager_below
-    plain = type(other) in PLAIN
-    right = other._eager if type(other) is ndarray else None
-    if small.size >= limit:
-        if small.itemsize != 1 or op.ulps or not small_array(small):
-            return None
-        alike = right is not None and right.itemsize == 1 and right.shape == small.shape
-        return SINGLE_BYTES if plain or alike else None
-    if plain:
-        return SMALL
-    if right is None or right.size >= limit:
-        return None
-    if small.shape == right.shape or small.size * right.size < limit:
-        return SMALL
-    wide = right.ndim <= small.ndim if not self._may_grow else small.ndim <= right.ndim
-    return SMALL if wide and not (self._may_grow and other._may_grow) else None
 
 
 def operation_on_values(left: Any, right: Any) -> Rule | None:

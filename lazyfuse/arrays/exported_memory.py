@@ -38,9 +38,6 @@ from lazyfuse.runtime.scheduling.evaluate import begin_quietly
 LARGEST = 16
 """Elements of a result up to which NumPy is as fast as a launch, in units of `eager_below`."""
 
-_FLOATS = (np.dtype("f4"), np.dtype("f8"))
-"""Dtypes whose large results go into reused memory."""
-
 
 def may_be_visible(operands: tuple[Any, ...] | list[Any]) -> bool:
     """Whether an operand lies in memory that was exported at some time; most do not."""
@@ -171,30 +168,6 @@ def finished_later(
 ) -> Any:
     """The same, or left pending where the expression of `frame` may go on (stretches.py)."""
     return result if stretches.begin(operands, private, frame) else finished(result, private)
-
-
-def pooled(spec: Any, self: Any, other: Any, swapped: bool) -> Any:
-    """An operator (see `operators.Spec`) in NumPy. Large results of the commonest kinds go into
-    reused memory: new pages cost more than the arithmetic.
-    """
-    first, second = (other, self) if swapped else (self, other)
-    op: Op = spec.op
-    model, other = (first, second) if type(first) is np.ndarray else (second, first)
-    if type(model) is np.ndarray and model.size >= options.eager_below > 1:
-        alike = type(other) in (float, int) or (
-            type(other) is np.ndarray
-            and other.dtype == model.dtype
-            and other.shape == model.shape
-            and other.flags.c_contiguous
-        )
-        if alike and model.flags.c_contiguous and _is_pooled(op, model.dtype):
-            return op.ufunc(first, second, devices.cpu().empty(model.shape, model.dtype))
-    return spec.function(first, second)
-
-
-def _is_pooled(op: Op, dtype: np.dtype[Any]) -> bool:
-    """Whether an operator on floats of `dtype`, one perhaps a weak scalar, gives `dtype`."""
-    return dtype in _FLOATS and op.is_exact(dtype) and op.takes_weak_scalars and op.keeps(dtype)
 
 
 def runs_exactly(op: Op, dtype: np.dtype[Any], first: bool) -> bool:

@@ -20,7 +20,6 @@ from lazyfuse.arrays import ndarray as array
 from lazyfuse.arrays.base import HOOKS
 from lazyfuse.arrays.conversion import real_operand, to_numpy
 from lazyfuse.arrays.eager_policy import (
-    direct_operation,
     has_bits_of_its_own,
     is_for_update,
     operation,
@@ -28,7 +27,7 @@ from lazyfuse.arrays.eager_policy import (
     update,
 )
 from lazyfuse.arrays.eager_updates import outer, update_at_once
-from lazyfuse.arrays.exported_memory import pooled, read_in_place, read_in_stretch
+from lazyfuse.arrays.exported_memory import read_in_place, read_in_stretch
 from lazyfuse.arrays.ndarray import (
     CANONICAL,
     OURS,
@@ -97,10 +96,6 @@ def dtype_of(x: ndarray) -> DType:
 
 def binary(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     """`self op other` (or the reverse), for any `other`."""
-    small = self._eager
-    if small is not None and direct_operation(spec.op, self, small, other):
-        value = other if type(other) in PLAIN else other._eager
-        return _run(spec, small, value, swapped)
     if SELECTIONS and (found := HOOKS.selection_binary(spec, self, other, swapped)) is not None:
         return found
     kind = type(other)
@@ -131,7 +126,7 @@ def _run(spec: Spec, left: Any, right: Any, swapped: bool) -> Any:
 
 def run_now(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     """The operation in NumPy, at once, on evaluated operands."""
-    return wrap(pooled(spec, real_operand(self), real_operand(other), swapped))
+    return _run(spec, real_operand(self), real_operand(other), swapped)
 
 
 def _with_unsupported(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
