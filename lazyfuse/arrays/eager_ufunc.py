@@ -1,19 +1,18 @@
-"""The eager path of ufunc calls: small eager arrays and numbers.
+"""The base of `ufunc` (ufunc.py), which has the general path.
 
-Owns `UfuncCore`, the base of `ufunc` (ufunc.py), which has the general path. In C: native/ufunc.c,
-which also records what was met before.
+In C: native/ufunc.c, which has the eager path of calls, of small eager arrays and numbers, and
+records what was met before.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from lazyfuse.arrays.base import COMPILED, HOOKS, NATIVE, REAL, direct
-from lazyfuse.arrays.nodes import PLAIN
+from lazyfuse.arrays.base import COMPILED, NATIVE
 
 
 class UfuncCore:
-    """A ufunc: NumPy's ufunc that it calls, and its eager path."""
+    """A ufunc: NumPy's ufunc that it calls, and what C asks of it."""
 
     __slots__ = ("_call", "_compute", "_loops", "_reduction", "_rows", "_takes_weak", "nin", "nout")
 
@@ -47,30 +46,11 @@ class UfuncCore:
         self._general_at(*args)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not kwargs and len(args) == self.nin <= 2:
-            given = [_quick_operand(x) for x in args]
-            if not any(x is None for x in given):
-                return _ours((self._compute if self.nin == 1 else self._call)(*given))
         return self._general(args, kwargs)
 
     def _general(self, args: Any, kwargs: Any) -> Any:
         """The general path: ufunc.py has it."""
         raise NotImplementedError
-
-
-def _quick_operand(x: Any) -> Any:
-    """The numpy array of a small eager array, or a number; None for all else."""
-    if type(x) is HOOKS.array:
-        small = x._eager
-        return None if small is None or x._may_grow else small
-    return x if type(x) in PLAIN else None
-
-
-def _ours(result: Any) -> Any:
-    """What NumPy's ufunc gave, with arrays of ours."""
-    if type(result) is tuple:
-        return tuple([_ours(each) for each in result])
-    return direct(result) if type(result) is REAL else result
 
 
 def adopt(kind: Any) -> Any:
