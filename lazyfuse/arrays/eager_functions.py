@@ -1,7 +1,7 @@
 """The eager path of NumPy's functions: on eager arrays, plain values, and lists of both.
 
-Owns the check that comes before everything else, and how results become ours. `eager_table.py`
-lists the functions. In C: native/functions.c, for functions whose results are never views.
+Owns what is plain. `eager_table.py` lists the functions. The native extension checks and calls
+(native/functions.c); without it our functions, which take all arguments, are called.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from lazyfuse.arrays.base import COMPILED, HOOKS, NATIVE, OPTIONS, direct
+from lazyfuse.arrays.base import COMPILED, NATIVE, OPTIONS, direct
 from lazyfuse.arrays.conversion import from_numpy
 from lazyfuse.arrays.nodes import PLAIN
 
@@ -18,9 +18,6 @@ SIMPLE: Final[Any] = frozenset(
     (int, float, complex, bool, type(None), str, type, type(np.dtype("f8")))
 ) | {type(np.dtype(char)) for char in "?bhilqBHILQefdgFDG"}
 """Types that a call may hold besides arrays: none can contain an array of ours."""
-
-LONGEST: Final = 64
-"""The longest list whose items are looked at one by one."""
 
 MOST: Final = 16
 """The most positional arguments that the eager path takes."""
@@ -40,24 +37,12 @@ def is_simple(value: Any) -> bool:
     return kind in PLAIN
 
 
-def came_from_inside(error: BaseException) -> bool:
-    """Whether code that the call ran raised the error, not NumPy's check of its arguments."""
-    trace = error.__traceback__
-    while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.endswith("eager_functions.py"):
-            return True
-        trace = trace.tb_next
-    return False
-
-
 def method(theirs: Any, ours: Any, writes: bool = False) -> Any:
     """A method: NumPy's on eager arrays, ours on the others.
 
     `writes`: it changes the array; C then gives it no parts of blocks.
     """
-    if COMPILED:
-        return NATIVE.method(theirs, ours, writes)
-    return _of_one(any_arrays(theirs, ours, False, True, MOST), ours)
+    return NATIVE.method(theirs, ours, writes) if COMPILED else ours
 
 
 def first_array(theirs: Any, ours: Any, most: int, keywords: Any) -> Any:
@@ -65,21 +50,7 @@ def first_array(theirs: Any, ours: Any, most: int, keywords: Any) -> Any:
 
     `most`: how many positional arguments, and `keywords`: which keywords mean the same to both.
     """
-    if COMPILED:
-        return NATIVE.first_array(theirs, ours, most, keywords)
-    return _of_one(any_arrays(theirs, ours, False, True, most), ours, keywords)
-
-
-def _of_one(quick: Any, ours: Any, keywords: Any = None) -> Any:
-    """`quick` where only the first argument is an array, and for these keywords (None: for all)."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        plain = args and type(args[0]) is HOOKS.array and all(map(is_simple, args[1:]))
-        if plain and (keywords is None or keywords.issuperset(kwargs)):
-            return quick(*args, **kwargs)
-        return ours(*args, **kwargs)
-
-    return call
+    return NATIVE.first_array(theirs, ours, most, keywords) if COMPILED else ours
 
 
 def any_arrays(
@@ -90,54 +61,9 @@ def any_arrays(
     `spreads`: it broadcasts its operands, so that a row and a column may give a large result.
     `views`: its result may be an operand, or a view of one.
     """
-    if COMPILED:
-        return NATIVE.any_arrays(theirs, ours, spreads, views, most, writes)
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        reals: list[Any] = []
-        arrays: list[Any] = []
-        plain = len(args) <= most and "device" not in kwargs  # NumPy knows the host alone
-        plain = plain and all(map(is_simple, kwargs.values()))
-        given = _given(args, spreads, reals, arrays) if plain else None
-        if given is None or not reals:
-            return ours(*args, **kwargs)
-        try:
-            result = theirs(*given, **kwargs)
-        except TypeError as error:  # ours raises it with the function's text
-            if came_from_inside(error):
-                raise
-            return ours(*args, **kwargs)
-        return from_numpy(result, reals, arrays)
-
-    return call
-
-
-def _given(
-    values: Any, spreads: bool, reals: list[Any], arrays: list[Any], listed: bool = False
-) -> Any:
-    """Arguments with NumPy arrays instead of ours, also in lists; None if there is anything else
-    but plain values.
-    """
-    found: list[Any] = []
-    for value in tuple(values):  # a finaliser or another thread may change a list meanwhile
-        kind = type(value)
-        if kind is HOOKS.array:
-            small = value._eager
-            if small is None or (spreads and value._may_grow):
-                return None
-            reals.append(small)
-            arrays.append(value)
-            value = small
-        elif kind is list or kind is tuple:
-            few = not listed and len(value) <= LONGEST
-            items = _given(value, spreads, reals, arrays, True) if few else None
-            if items is None:
-                return None
-            value = items if kind is list else tuple(items)
-        elif not is_simple(value):
-            return None
-        found.append(value)
-    return found
+    if not COMPILED:
+        return ours
+    return NATIVE.any_arrays(theirs, ours, spreads, views, most, writes)
 
 
 def created(theirs: Any, ours: Any) -> Any:

@@ -70,7 +70,8 @@ def concatenate(
         and type(arrays) in (list, tuple)
         and _is_default_cast(casting)
     ):
-        joined = _joined(tuple(arrays), axis)
+        # `tuple(arrays)` reads a list that a finaliser may empty while it takes memory
+        joined = _joined((*arrays,), axis)
         if joined is not None:
             return joined
     named = {} if _is_default_cast(casting) else {"casting": casting}

@@ -1,5 +1,6 @@
 /* Calls of NumPy's functions and methods at once: on eager arrays, plain values, and lists of
-   both. The same in Python: eager_functions.py, which wraps views and other uncommon results. */
+   both. eager_functions.py says which objects are plain; without C, NumPy's functions are called by
+   what Python has for all arguments. */
 
 #include "record.h"
 
