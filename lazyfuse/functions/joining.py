@@ -253,16 +253,27 @@ def stack(*args: Any, **kwargs: Any) -> Any:
 
 
 def _stacked(arrays: Any, axis: Any) -> Any:
-    """The join of views with one more axis; None if NumPy's code is to look at the arguments."""
+    """The stack of pending arrays of one kind; None if NumPy's code is to make it."""
     if type(axis) is not int or not all(type(x) is ndarray for x in arrays):
         return None
-    shapes = {shape_of(x) for x in arrays}
-    rank = len(next(iter(shapes), ())) + 1
-    if len(shapes) != 1 or not -rank <= axis < rank:
+    kinds = {(shape_of(x), dtype_of(x)) for x in arrays}
+    few = len(kinds) == 1 and len(arrays) <= PIECES
+    if not few or all(concrete_value(x) is not None for x in arrays):
         return None
-    axis %= rank
+    ((own, dtype),) = kinds
+    size = size_of(own) * len(arrays)
+    if (
+        not own
+        or not size
+        or small(size)
+        or dtype not in CANONICAL
+        or not -len(own) <= axis + 1 <= len(own) + 1
+    ):
+        return None
+    axis %= len(own) + 1
     key = (*[slice(None)] * axis, None)
-    return concatenate([x[key] for x in arrays], axis)
+    order = joined_order([geometry(x)[key] for x in arrays])
+    return recorded(arrays, joined((own,) * len(arrays), axis, True), dtype, order)
 
 
 dress(stack, np.stack)

@@ -223,17 +223,19 @@ def _turned_flat(shape: Shape, shift: int) -> Moves:
 
 
 @cached(1024)
-def joined(shapes: tuple[Shape, ...], axis: int) -> Moves:
-    """The map of arrays that are joined along an axis."""
+def joined(shapes: tuple[Shape, ...], axis: int, new: bool = False) -> Moves:
+    """The map of arrays that are joined along an axis, or one after the other along a new one."""
     found = []
     begin = 0
     for number, shape in enumerate(shapes):
-        start = tuple([begin if at == axis else 0 for at in range(len(shape))])
-        steps = tuple([(at, 1) for at in range(len(shape))])
-        found.append(Piece(start, shape, number, (0,) * len(shape), steps))
-        begin += shape[axis]
-    first = shapes[0]
-    return mapped((*first[:axis], begin, *first[axis + 1 :]), found, shapes)
+        size, steps = shape, [(at, 1) for at in range(len(shape))]
+        if new:
+            size = (*shape[:axis], 1, *shape[axis:])
+            steps.insert(axis, (-1, 0))
+        start = tuple([begin if at == axis else 0 for at in range(len(size))])
+        found.append(Piece(start, size, number, (0,) * len(shape), tuple(steps)))
+        begin += size[axis]
+    return mapped((*size[:axis], begin, *size[axis + 1 :]), found, shapes)
 
 
 @cached(1024)
