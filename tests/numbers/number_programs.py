@@ -221,6 +221,8 @@ def shown(value: Any, depth: int = 0) -> Any:
         return "array", real.dtype, real.shape, [shown(each, depth) for each in real.ravel()]
     if kind in (list, tuple) or isinstance(value, tuple):
         return kind.__name__, [shown(each, depth + 1) for each in value]
+    if kind is set:
+        return "set", sorted([str(shown(each, depth + 1)) for each in value])
     if kind is dict:
         return [(shown(k, depth + 1), shown(v, depth + 1)) for k, v in value.items()]
     if isinstance(value, Iterator):
