@@ -37,7 +37,7 @@ Real = np.ndarray
 # Reductions and similar methods: their results are never larger than their operands.
 METHODS = (
     "sum", "prod", "min", "max", "any", "all", "mean", "var", "std", "argmin", "argmax",
-    "cumsum", "cumprod", "argsort", "round", "searchsorted", "ptp", "trace", "clip", "nonzero",
+    "cumsum", "cumprod", "argsort", "round", "searchsorted", "trace", "clip", "nonzero",
     "repeat", "item", "copy", "flatten", "tolist", "astype", "fill",
 )  # fmt: skip
 
