@@ -257,7 +257,8 @@ def _holds(result: Any, kept: Kept) -> bool:
     """Whether a result that stays NumPy's is a view of the memory of an array of ours."""
     if not isinstance(result, np.ndarray):
         return True
-    parts = [part for part in (result, getattr(result, "_mask", None)) if part is not None]
+    found = result, getattr(result, "_mask", None)
+    parts = [np.asarray(part) for part in found if part is not None]  # no class hears of it
     return any(
         type(ours) is ndarray and np.may_share_memory(part, real)
         for part in parts

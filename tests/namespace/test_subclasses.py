@@ -258,6 +258,28 @@ def test_overrides_are_told_of_classes_that_override_nothing() -> None:
     assert told(lazyfuse) == told(np)
 
 
+@pytest.mark.parametrize("size", [6, 40_000])
+def test_an_output_of_a_subclass_hears_of_nothing_else(size: int) -> None:
+    def heard(xp: Any) -> list[str]:
+        found = []
+
+        class Asked(xp.ndarray):  # type: ignore[misc]
+            def __array_function__(self, func: Any, kinds: Any, args: Any, kwargs: Any) -> Any:
+                found.append(func.__name__)
+                return super().__array_function__(func, kinds, args, kwargs)
+
+            def __array_wrap__(self, array: Any, *args: Any) -> Any:
+                return xp.ndarray.__array_wrap__(self, array.copy())
+
+        p = xp.array(np.arange(float(size)))
+        out = xp.array(np.zeros(size)).view(Asked)
+        clipped = xp.ndarray.clip(p, 0, 2, out=out)
+        return [*found, type(clipped).__name__, str(np.asarray(out).sum()), str(clipped is out)]
+
+    with mode(0):
+        assert heard(lazyfuse) == heard(np)
+
+
 def test_a_resize_by_the_class_counts_references_alike() -> None:
     def resized(xp: Any) -> list[Any]:
         p, q = xp.arange(6), xp.arange(6)
