@@ -149,12 +149,13 @@ CHECKED = ("with_numpy", "with_lazyfuse", "ours", "standard")
 @pytest.fixture(scope="module")
 def mypy_says(folder: Path) -> str:
     api = pytest.importorskip("mypy.api")
-    here = Path.cwd()
+    here, deepest = Path.cwd(), sys.getrecursionlimit()
     os.chdir(folder)
     try:
         found = api.run(["--strict", "--config-file=", *(f"{name}.py" for name in CHECKED)])
     finally:
         os.chdir(here)
+        sys.setrecursionlimit(deepest)  # mypy raises it for good
     assert not found[1]
     return str(found[0])
 
