@@ -16,10 +16,9 @@ from lazyfuse.codegen.lowering.kernel import (
     Reduce,
     is_argument,
     is_ordered,
-    value_dtypes,
 )
-from lazyfuse.codegen.lowering.printing import Lines, named_source
-from lazyfuse.codegen.lowering.variant import KernelVariant, program_arrays, value_target
+from lazyfuse.codegen.lowering.printing import KernelText, named_source
+from lazyfuse.codegen.lowering.variant import KernelVariant, value_target
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Source
 
@@ -46,19 +45,12 @@ def print_source(
     return named_source("numpy", text, rank, arrays, kernel, exact=True)
 
 
-class Printer(Lines):
+class Printer(KernelText):
     """The statements of one text."""
 
     def __init__(self, kernel: Kernel, form: KernelVariant) -> None:
-        super().__init__()
-        self.kernel = kernel
-        self.variant = form
-        self.arrays = program_arrays(kernel)
-        self.dtypes = value_dtypes(kernel)
-        self.first_store = len(kernel.inputs)
-        self.first_target = self.first_store + len(kernel.stores)
+        super().__init__(kernel, form)
         self.first_value = self.first_store + len(kernel.scalars)
-        self.has_index = any(is_argument(each) for each in kernel.reductions)
         positions = form.loops if self.has_index else 0
         self.extra = ("i8",) * (positions + form.ragged)
         self.last_use = self.uses()

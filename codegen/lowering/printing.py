@@ -90,8 +90,8 @@ class Lines:
         self.lines.append("    " * self.depth + text)
 
 
-class LoopText(Lines):
-    """A program of loops under construction: a kernel variant and the lines so far."""
+class KernelText(Lines):
+    """A kernel variant, and the lines of its program so far."""
 
     def __init__(self, kernel: Kernel, form: KernelVariant) -> None:
         super().__init__()
@@ -99,15 +99,22 @@ class LoopText(Lines):
         self.variant = form
         self.arrays = program_arrays(kernel)
         self.dtypes = value_dtypes(kernel)
+        self.has_index = any(is_argument(each) for each in kernel.reductions)
+        self.first_store = len(kernel.inputs)
+        self.first_target = self.first_store + len(kernel.stores)
+
+
+class LoopText(KernelText):
+    """A program of loops under construction."""
+
+    def __init__(self, kernel: Kernel, form: KernelVariant) -> None:
+        super().__init__(kernel, form)
         self.flags = raises_flags(kernel)
         self.outer = len(form.outer)
         self.last = form.loops - 1
-        self.has_index = any(is_argument(each) for each in kernel.reductions)
         ragged = 1 + form.run if form.ragged else 0
         self.position = form.loops + ragged  # column of the position's base
         self.rank = self.position + (1 + form.loops if self.has_index else 0)
-        self.first_store = len(kernel.inputs)
-        self.first_target = self.first_store + len(kernel.stores)
 
     def moves(self, k: int, at: int) -> bool:
         """Whether an array may have a stride other than 0 on a loop."""

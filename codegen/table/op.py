@@ -115,9 +115,7 @@ class Op:
     safe_at_one: bool = False  # raises no floating-point exception where array operands are 1
     parts: str = ""  # of complex numbers: "sum" and "product" are computed from the parts
     algebra: str = ""  # "identity": op(x) is x, "involution": op(op(x)) is x, of equal dtypes
-    start: str = (
-        ""  # its reduction's: "zero", "one", all "bits", "greatest", "least"; "": no kernel
-    )
+    start: str = ""  # of its reduction: "zero", "one", all "bits", "greatest", "least"; "": none
     ordered: bool = False  # a floating-point reduction depends on the order of its operands
     skips_nan: bool = False  # its reduction prefers any value to NaN
     library: str = ""  # the function of the device's vector library that computes it

@@ -32,6 +32,7 @@ from lazyfuse.codegen.graph.shapes import normalize_axis, size_of
 from lazyfuse.functions import decompositions
 from lazyfuse.functions.moving import joined, recorded, stretched, turned
 from lazyfuse.interop import fallback
+from lazyfuse.interop.fallback import records
 from lazyfuse.registry import OURS, THEIRS, dress, implements
 from lazyfuse.runtime.layout.meta_arrays import Array, Perm, joined_order, keep_order
 from lazyfuse.runtime.placement import devices
@@ -157,18 +158,12 @@ if np.concat is not np.concatenate:
     implements(np.concat, eager="arrays")(concatenate)
 
 
-@implements(np.repeat)
+@records(np.repeat)
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     """As `numpy.repeat`; recorded if `repeats` is one number."""
-    if type(a) is ndarray and type(repeats) is int and repeats > 0 and concrete_value(a) is None:
-        result = _repeated(a, repeats, axis)
-        if result is not None:
-            return result
-    return fallback.run(np.repeat, "repeat", (a, repeats, axis), {})
-
-
-def _repeated(a: ndarray, repeats: int, axis: Any) -> Any:
-    if dtype_of(a) not in CANONICAL or not geometry(a).size:
+    if type(a) is not ndarray or type(repeats) is not int or repeats < 1:
+        return None
+    if concrete_value(a) is not None or dtype_of(a) not in CANONICAL or not geometry(a).size:
         return None
     row, axis = (methods.ravel(a), 0) if axis is None else (a, axis)
     shape = shape_of(row)
@@ -179,7 +174,7 @@ def _repeated(a: ndarray, repeats: int, axis: Any) -> Any:
     return recorded((row,), stretched(shape, repeats, place), dtype_of(a))
 
 
-@implements(np.roll)
+@records(np.roll)
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """As `numpy.roll`; recorded if shift and axis are integers or tuples of them."""
     if type(a) is ndarray and materialise(a) is None and dtype_of(a) in CANONICAL:
@@ -191,7 +186,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
             if arg is not None:
                 order = None if axis is None else keep_order(shown)
                 return recorded((a,), arg, dtype_of(a), order)
-    return fallback.run(np.roll, "roll", (a, shift, axis), {})
+    return None
 
 
 def _hashable(number: Any) -> Any:
@@ -261,16 +256,10 @@ def _stacked(arrays: Any, axis: Any) -> Any:
     if not few or all(concrete_value(x) is not None for x in arrays):
         return None
     ((own, dtype),) = kinds
-    size = size_of(own) * len(arrays)
-    if (
-        not own
-        or not size
-        or small(size)
-        or dtype not in CANONICAL
-        or not -len(own) <= axis + 1 <= len(own) + 1
-    ):
+    size, rank = size_of(own) * len(arrays), len(own) + 1
+    if not own or not size or small(size) or dtype not in CANONICAL or not -rank <= axis < rank:
         return None
-    axis %= len(own) + 1
+    axis %= rank
     key = (*[slice(None)] * axis, None)
     order = joined_order([geometry(x)[key] for x in arrays])
     return recorded(arrays, joined((own,) * len(arrays), axis, True), dtype, order)

@@ -23,6 +23,12 @@ from lazyfuse.interop import chunked_api
 from lazyfuse.registry import OURS, THEIRS
 from lazyfuse.runtime.scheduling import evaluate
 
+
+def _place(kind: type, kinds: Sequence[type]) -> int:
+    """Where NumPy asks a class among others: before its bases, else after all of them."""
+    return next((i for i, x in enumerate(kinds) if issubclass(kind, x)), len(kinds))
+
+
 _ORDINARY: set[type] = {ndarray, np.ndarray, list, tuple, str, bytes, type(None), *PLAIN}
 
 
@@ -65,8 +71,7 @@ class _Question:
             kind = type(value)
             if kind in _ORDINARY or not self(kind) or any(type(x) is kind for x in found):
                 continue
-            place = next((i for i, x in enumerate(found) if issubclass(kind, type(x))), len(found))
-            found.insert(place, value)
+            found.insert(_place(kind, [type(x) for x in found]), value)
         return found
 
 
@@ -236,8 +241,7 @@ def _implementing(values: Iterable[Any]) -> list[type]:
     for value in values:
         kind = np.ndarray if type(value) is ndarray else type(value)
         if getattr(kind, of_functions.name, None) is not None and kind not in found:
-            place = next((i for i, x in enumerate(found) if issubclass(kind, x)), len(found))
-            found.insert(place, kind)
+            found.insert(_place(kind, found), kind)
     return found
 
 

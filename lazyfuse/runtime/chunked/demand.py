@@ -168,9 +168,8 @@ def has_chunks(node: Node) -> bool:
             return False
     if node.op.kind == "contract":  # sums of nothing are zeros that no task adds
         return node.op.name == "matmul" and all(size_of(each.shape) for each in node.src)
-    return (
-        node.op.kind != "index"
-    )  # a move of arrays on the host, recorded before there were chunks
+    # a move is one of arrays on the host, recorded before there were chunks
+    return node.op.kind != "index"
 
 
 def view_maps(node: Node) -> tuple[AxisMap, ...]:
