@@ -119,12 +119,11 @@ def axis_maps(layout: Layout, shape: Shape, perm: Perm) -> tuple[AxisMap, ...] |
     if not size_of(layout.shape):
         return None
     strides = contiguous_strides(shape, perm)
-    axes = sorted(range(len(shape)), key=lambda axis: -strides[axis])
+    axes = perm or range(len(shape))
     starts = [0] * len(shape)
     left = layout.offset
     for axis in axes:
-        if strides[axis]:
-            starts[axis], left = divmod(left, strides[axis])
+        starts[axis], left = divmod(left, strides[axis])
     maps: list[list[tuple[int, int]]] = [[] for _ in shape]
     low, high = list(starts), list(starts)
     for window_axis, (length, stride) in enumerate(zip(layout.shape, layout.strides, strict=True)):

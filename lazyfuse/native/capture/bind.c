@@ -353,6 +353,48 @@ static int put_evaluated(Graph *graph, Py_ssize_t at)
     return 1;
 }
 
+/* As `moves.of_view`: whether each axis of a view is a step along one axis of what it shows, and
+   stays inside. Which axes these are does not depend on its offset then, for in memory order an
+   element has one index. -1: an error. */
+static int is_piece(PyObject *layout, PyObject *base)
+{
+    PyObject *shape = PyTuple_GET_ITEM(layout, LAYOUT_SHAPE), *perm = NODE(base, perm);
+    PyObject *strides = PyTuple_GET_ITEM(layout, LAYOUT_STRIDES);
+    int64_t sizes[NPY_MAXDIMS], steps[NPY_MAXDIMS], starts[NPY_MAXDIMS], step = 1;
+    int64_t left = PyLong_AsLongLong(PyTuple_GET_ITEM(layout, LAYOUT_OFFSET));
+    Py_ssize_t rank = PyTuple_GET_SIZE(NODE(base, shape));
+    if (rank > NPY_MAXDIMS) {
+        return 0;
+    }
+    for (Py_ssize_t i = rank - 1; i >= 0; i--) {
+        Py_ssize_t axis = perm == Py_None ? i : PyLong_AsSsize_t(PyTuple_GET_ITEM(perm, i));
+        sizes[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(NODE(base, shape), axis));
+        steps[i] = step;
+        step *= sizes[i] > 0 ? sizes[i] : 1;
+    }
+    for (Py_ssize_t i = 0; i < rank; i++) {
+        starts[i] = left / steps[i];
+        left %= steps[i];
+        if (starts[i] >= sizes[i]) {
+            return PyErr_Occurred() ? -1 : 0;
+        }
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shape); i++) {
+        int64_t length = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i));
+        int64_t stride = PyLong_AsLongLong(PyTuple_GET_ITEM(strides, i));
+        int found = length == 1 || stride == 0;
+        for (Py_ssize_t axis = 0; !found && axis < rank; axis++) {
+            int64_t end = starts[axis] + stride / steps[axis] * (length - 1);
+            found = starts[axis] >= 0 && stride % steps[axis] == 0 && 0 <= end && end < sizes[axis];
+            starts[axis] = found ? -1 : starts[axis]; /* no other axis of the view steps there */
+        }
+        if (!found || length == 0) {
+            return PyErr_Occurred() ? -1 : 0;
+        }
+    }
+    return PyErr_Occurred() ? -1 : 1;
+}
+
 static int put_argument(Graph *graph, Py_ssize_t at, PyObject *arg)
 {
     Key *key = &graph->key;
@@ -372,7 +414,15 @@ static int put_argument(Graph *graph, Py_ssize_t at, PyObject *arg)
         return -1;
     }
     /* where nothing is written, a part may lie anywhere in its block */
-    offset = graph->updates ? offset : offset == 0;
+    if (!graph->updates) {
+        PyObject *src = NODE(PyList_GET_ITEM(graph->order, at), src);
+        PyObject *base = PyTuple_GET_SIZE(src) == 1 ? PyTuple_GET_ITEM(src, 0) : NULL;
+        int is_one = base == NULL || !IS_NODE(base) || !is_pending(base) || is_piece(arg, base);
+        if (PyErr_Occurred()) {
+            return -1;
+        }
+        offset = is_one ? -1 - (offset == 0) : offset;
+    }
     if (put(key, LAYOUT) < 0 || put(key, layout_of(graph, at)) < 0 || put(key, offset) < 0
         || put(key, PyTuple_GET_SIZE(PyTuple_GET_ITEM(arg, LAYOUT_SHAPE))) < 0
         || put_all(key, PyTuple_GET_ITEM(arg, LAYOUT_SHAPE)) < 0
@@ -508,13 +558,10 @@ static PyObject *look_up(Graph *graph, PyObject *table)
 }
 
 /* Whether a pending node makes the places of parts in their blocks matter: it writes, or is a map
-   of indices, which a view of what is pending may become. */
+   of indices. */
 static int is_bound(PyObject *node)
 {
-    PyObject *op = NODE(node, op), *src = NODE(node, src);
-    return op == hooks.update_op || op == hooks.index_op
-        || (op == hooks.view_op && PyTuple_GET_SIZE(src) == 1
-            && IS_NODE(PyTuple_GET_ITEM(src, 0)) && is_pending(PyTuple_GET_ITEM(src, 0)));
+    return NODE(node, op) == hooks.update_op || NODE(node, op) == hooks.index_op;
 }
 
 /* find(roots, table, recorded, watched, mode): looks an evaluation up in the table.

@@ -126,11 +126,10 @@ static int event_of(PyObject *given, Event *event, Py_ssize_t blocks)
             || place_of(given, 4, &event->places[1], blocks) < 0) {
             return -1;
         }
-        if (event->kind == COPY) {
-            event->first = Py_NewRef(PyTuple_GET_ITEM(given, 6));
-        }
-        else {
-            event->item = PyLong_AsSsize_t(PyTuple_GET_ITEM(given, 6));
+        event->first = Py_NewRef(PyTuple_GET_ITEM(given, 6));
+        if (event->kind == WINDOW
+            && (!PyBytes_Check(event->first) || PyBytes_GET_SIZE(event->first) % sizeof(Step))) {
+            PyErr_SetString(PyExc_TypeError, "program: expected the steps of a part");
         }
         return PyErr_Occurred() ? -1 : 0;
     }
@@ -493,7 +492,12 @@ static long slide(Turn *turn, Event *event)
     if (offset == -1 && PyErr_Occurred()) {
         return FAILED;
     }
-    int64_t address = turn->at[source] + event->places[1].offset + offset * event->item;
+    int64_t address = turn->at[source] + event->places[1].offset;
+    const Step *steps = (const Step *)PyBytes_AS_STRING(event->first);
+    for (size_t i = 0; i < PyBytes_GET_SIZE(event->first) / sizeof(Step); i++) {
+        address += offset / steps[i].elements * steps[i].bytes;
+        offset %= steps[i].elements;
+    }
     PyList_SetItem(turn->roots, root, Py_NewRef(PyList_GET_ITEM(turn->roots, source)));
     return set_address(turn, root, address) < 0 ? FAILED : DONE;
 }

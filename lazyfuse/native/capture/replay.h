@@ -13,6 +13,11 @@ typedef struct {
     Py_ssize_t root, offset;
 } Place;
 
+/* One index along an axis of what a part was recorded of, and where that lies (replay.py: Window). */
+typedef struct {
+    int64_t elements, bytes;
+} Step;
+
 /* A scalar of a launch, or an operand of a number: a value of the run, or an element of a block. */
 typedef struct {
     Py_ssize_t index; /* -1: of a block */
@@ -33,7 +38,7 @@ int combine(const Combining *one, const char *from, char *to);
 
 typedef struct {
     int kind, type, out;
-    PyObject *first, *second; /* rows and threads; shape and dtype; a description; -; - */
+    PyObject *first, *second; /* rows and threads; shape and dtype; a description; steps; - */
     Place *places;
     Scalar *scalars;
     Combining *combining;

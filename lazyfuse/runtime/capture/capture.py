@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.codegen.graph.linearize import Recording
+from lazyfuse.codegen.graph.node import Node
+from lazyfuse.codegen.graph.shapes import contiguous_strides
 from lazyfuse.codegen.plan.chains import Chain
 from lazyfuse.codegen.plan.plan import KernelStep, Plan
 from lazyfuse.codegen.table import ops
@@ -34,7 +36,7 @@ from lazyfuse.runtime.capture.replay import (
 )
 from lazyfuse.runtime.execution import program_tiers, tiled_run
 from lazyfuse.runtime.execution.executor import Run
-from lazyfuse.runtime.execution.moved import Others
+from lazyfuse.runtime.execution.moved import Others, loaded
 from lazyfuse.runtime.execution.run_values import at_most
 from lazyfuse.runtime.layout.copies import BlockPart, Copy, copy_of
 from lazyfuse.runtime.layout.meta_arrays import address
@@ -112,19 +114,14 @@ class CapturingRun(Run):
         value = self.plan.graph.values[index]
         reached = self.reached() if value.op is ops.HOST and self.spoilt else ()
         super().run_single(index)
-        if value.op in (ops.INDEX, ops.EMPTY):
+        if value.op is ops.EMPTY:
+            return
+        if value.op in (ops.VIEW, ops.INDEX):
+            if self.plan.replays.slides:
+                self.slid(index)
             return
         result = self.array(index)
-        if value.op is ops.VIEW and self.plan.replays.slides:
-            if value.axes is not None:
-                if value.src[0] in self.slides:
-                    self.slides[index] = self.slides[value.src[0]]
-                return
-            self.slides[index] = len(self.extents)
-            source = self.located(value.src[0])
-            self.events.append(Window(index, source, len(self.extents)))
-            self.extents.append((address(result), 0, False))
-        if value.op in (ops.VIEW, ops.UPDATE):
+        if value.op is ops.UPDATE:
             return
         if type(result) is not np.ndarray:
             self.fit = False
@@ -139,6 +136,22 @@ class CapturingRun(Run):
             self.events.append(copy_of(self.part(result), parts[0][1]))
         else:
             self.events.append(Call(index, parts, len(self.extents) - 1, reached))
+
+    def slid(self, index: int) -> None:
+        """Note a part whose offset in its block may be another in the next run."""
+        value = self.plan.graph.values[index]
+        below = value.src[0]
+        if value.axes is not None:
+            if below in self.slides:
+                self.slides[index] = self.slides[below]
+            return
+        (result,), (source,) = loaded([self.operand(index)]), loaded([self.operand(below)])
+        steps: tuple[tuple[int, int], ...] = ((1, value.dtype.itemsize),)
+        if value.op is ops.INDEX:
+            steps = _steps_of(self.nodes[value.origin].src[0], source)
+        self.slides[index] = len(self.extents)
+        self.events.append(Window(index, self.located(below, source), len(self.extents), steps))
+        self.extents.append((address(result), 0, False))
 
     def run_chain(self, chain: Chain) -> bool:
         before = len(self.events)
@@ -368,6 +381,21 @@ class CapturingRun(Run):
         if root >= self.known:
             return False
         return not any(part.root == root for _, part, _ in self.updates)
+
+
+def _steps_of(base: Node, source: Array) -> tuple[tuple[int, int], ...]:
+    """Along each axis of a base, in memory order: the elements and the bytes that one index is,
+    where `source` lies that is shown in its place: it may be broadcast to it.
+    """
+    missing = len(base.shape) - source.ndim
+    strides = contiguous_strides(base.shape, base.perm)
+    return tuple(
+        [
+            (strides[axis], source.strides[own] if own >= 0 and source.shape[own] != 1 else 0)
+            for axis in base.perm or range(len(base.shape))
+            for own in (axis - missing,)
+        ]
+    )
 
 
 def _is_small(event: LaunchEvent, awaited: Sequence[Source]) -> bool:

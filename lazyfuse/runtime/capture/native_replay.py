@@ -7,7 +7,9 @@ nothing is captured. Knows nodes and numpy arrays, never the array type.
 
 from __future__ import annotations
 
+import itertools
 import math
+from array import array
 from collections import Counter
 from typing import Any
 
@@ -212,8 +214,8 @@ def _event(event: Event, dead: tuple[int, ...], plan: Plan) -> tuple[Any, ...]:
     if type(event) is Window:
         value = plan.graph.values[event.index]
         source = event.source
-        item = value.dtype.itemsize
-        return WINDOW, dead, event.root, value.origin, source.root, source.offset, item
+        steps = array("q", itertools.chain(*event.steps)).tobytes()
+        return WINDOW, dead, event.root, value.origin, source.root, source.offset, steps
     if type(event) is Call:
         number = _number(event, plan)
         return python if number is None else (NUMBER, dead, event.root, event.index, *number)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.codegen.graph.linearize import Recording, Value
-from lazyfuse.codegen.graph.node import Node, Where
+from lazyfuse.codegen.graph.node import Layout, Node, Where
 from lazyfuse.codegen.lowering.lower import Lowered
 from lazyfuse.codegen.plan.plan import UNKNOWN, KernelStep, Plan, SingleStep
 from lazyfuse.codegen.table import ops
@@ -53,11 +53,24 @@ class Allocation:
 
 @dataclass(frozen=True)
 class Window:
-    """A part of a block at an offset that differs from run to run: addressed as its own block."""
+    """A part of a block at an offset that differs from run to run: addressed as its own block.
+
+    The offset counts elements of what the part was recorded of. `steps`: along each of its axes, in
+    memory order, how many of them one index is, and how many bytes it is in the block.
+    """
 
     index: int
     source: BlockPart
     root: int
+    steps: tuple[tuple[int, int], ...]
+
+    def place(self, offset: int) -> int:
+        """How many bytes into the source the part begins."""
+        found = 0
+        for elements, size in self.steps:
+            count, offset = divmod(offset, elements)
+            found += count * size
+        return found
 
 
 @dataclass(frozen=True)
@@ -146,9 +159,11 @@ class ReplayCache:
         self.unmet = 0  # evaluations kept since one was met again (evaluations.py)
         values = enumerate(plan.graph.values)
         # where nothing is written over, no decision depends on the offset of a part in its block;
-        # maps of indices are bound to the block
-        bound = (ops.UPDATE, ops.INDEX)
-        self.slides = not any(value.op in bound for value in plan.graph.values)
+        # maps of indices that are no such parts have numbers of their own
+        self.slides = not any(
+            value.op is ops.UPDATE or (value.op is ops.INDEX and type(value.arg) is not Layout)
+            for value in plan.graph.values
+        )
         # parts of memory whose offset in their block is not in the plan
         found = plan.graph.values
         self.maps = tuple([i for i, value in enumerate(found) if value.op is ops.INDEX])
@@ -258,7 +273,7 @@ def commit(plan: Plan, nodes: list[Node], index: int, array: Array) -> None:
 def slide(event: Window, run: Run, roots: list[Any], addresses: list[int]) -> None:
     """Find a window in its block."""
     value = run.plan.graph.values[event.index]
-    place = run.nodes[value.origin].arg.offset * value.dtype.itemsize
+    place = event.place(run.nodes[value.origin].arg.offset)
     source = event.source
     addresses[event.root] = addresses[source.root] + source.offset + place
     roots[event.root] = roots[source.root]
