@@ -367,27 +367,29 @@ def ldexp_f8(x, exponent):
     return from_bits_f8(bits | ((biased + 54) << 52)) * 5.551115123125783e-17
 """
 
+# LLVM computes both ways of a branch in a vector: quotients of either way would raise flags that
+# the reference interpreter has to look into. So operands are chosen, and divided once.
 _COMPLEX = """
 def divide_c16(a, b):
-    if abs(b.real) >= abs(b.imag):
-        if b.real == 0 and b.imag == 0:
-            return complex(a.real / abs(b.real), a.imag / abs(b.real))
-        ratio = b.imag / b.real
-        scale = float64(1.0) / (b.real + b.imag * ratio)
-        return complex((a.real + a.imag * ratio) * scale, (a.imag - a.real * ratio) * scale)
-    ratio = b.real / b.imag
-    scale = float64(1.0) / (b.imag + b.real * ratio)
-    return complex((a.real * ratio + a.imag) * scale, (a.imag * ratio - a.real) * scale)
+    is_real = abs(b.real) >= abs(b.imag)
+    is_zero = (b.real == 0) & (b.imag == 0)
+    large, small = b.real if is_real else b.imag, b.imag if is_real else b.real
+    first, second = a.real if is_real else a.imag, a.imag if is_real else a.real
+    ratio = small / (float64(1.0) if is_zero else large)
+    scale = float64(1.0) / (float64(1.0) if is_zero else large + small * ratio)
+    crossed = second - first * ratio if is_real else first * ratio - second
+    size = abs(b.real) if is_zero else float64(1.0)
+    at_zero = complex(a.real / size, a.imag / size)
+    return at_zero if is_zero else complex((first + second * ratio) * scale, crossed * scale)
 
 
 def reciprocal_c16(a):
-    if abs(a.real) <= abs(a.imag):
-        ratio = a.real / a.imag
-        divisor = a.imag + a.real * ratio
-        return complex(ratio / divisor, float64(-1.0) / divisor)
-    ratio = a.imag / a.real
-    divisor = a.real + a.imag * ratio
-    return complex(float64(1.0) / divisor, -ratio / divisor)
+    is_imaginary = abs(a.real) <= abs(a.imag)
+    large, small = a.imag if is_imaginary else a.real, a.real if is_imaginary else a.imag
+    ratio = small / large
+    divisor = large + small * ratio
+    one, rest = float64(1.0) / divisor, ratio / divisor
+    return complex(rest, -one) if is_imaginary else complex(one, -rest)
 
 
 def sign_c16(a):

@@ -13,6 +13,7 @@ import pytest
 
 import lazyfuse
 from lazyfuse import config
+from lazyfuse.runtime.execution.run_values import RunValues
 
 Array = np.ndarray[Any, np.dtype[Any]]
 CASES: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
@@ -46,6 +47,28 @@ def test_conditions_warn_with_numpys_text(condition: str) -> None:
             np.asarray(function(lazyfuse, array(lazyfuse)))
         assert {str(each.message) for each in caught} == {text}
         assert {each.category for each in caught} == {RuntimeWarning}
+
+
+@pytest.mark.parametrize("factor", [1.0, 1j, 1.0 + 2.0j])
+@pytest.mark.parametrize("kind", ["c8", "c16"])
+def test_complex_quotients_raise_nothing_of_their_own(
+    kind: str, factor: complex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LLVM computes both ways of a branch: neither may divide by the zero that the other avoids."""
+    flags: list[int] = []
+    note = RunValues.note_exceptions
+
+    def noted(self: RunValues, step: Any, bits: int, *rest: Any) -> None:
+        flags.append(bits)
+        note(self, step, bits, *rest)
+
+    monkeypatch.setattr(RunValues, "note_exceptions", noted)
+    b = (np.linspace(1.0, 2.0, 40_000) * factor).astype(kind)
+    with config.options(plan_after=0, eager_below=0, compile_after=0, compile_ahead=False):
+        x = lazyfuse.array(b)
+        found = np.asarray((x + 1) / x / 3 - lazyfuse.reciprocal(x))
+    np.testing.assert_array_equal(found, (b + 1) / b / 3 - np.reciprocal(b), strict=True)
+    assert not flags
 
 
 def test_a_recorded_condition_is_told_at_the_users_line() -> None:
