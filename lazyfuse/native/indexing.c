@@ -627,7 +627,10 @@ static int is_element(PyObject *key)
 
 static PyObject *array_get(PyObject *x, PyObject *key)
 {
-    Span span = span_open();
+    if (!spans_on) {
+        return get_item(x, key);
+    }
+    Span span = span_opened();
     PyObject *result = get_item(x, key);
     span_close(span, result != NULL && !IS_ARRAY(result) ? SPAN_READS : SPAN_PARTS);
     return result;
@@ -635,7 +638,10 @@ static PyObject *array_get(PyObject *x, PyObject *key)
 
 static int array_set(PyObject *x, PyObject *key, PyObject *value)
 {
-    Span span = span_open();
+    if (!spans_on) {
+        return set_item(x, key, value);
+    }
+    Span span = span_opened();
     int result = set_item(x, key, value);
     int one = value != NULL && !IS_ARRAY(value) && is_element(key);
     span_close(span, one ? SPAN_WRITES : SPAN_PARTS);

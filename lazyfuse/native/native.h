@@ -422,10 +422,20 @@ static inline void span_close(Span span, SpanKind kind)
 /* It ends with the result of an operation, or of a `kind` of call, which may have recorded it. */
 static inline PyObject *span_result(Span span, PyObject *result, SpanKind kind)
 {
-    int recorded = result != NULL && IS_ARRAY(result) && !IS_DIRECT(result);
-    span_close(span, recorded ? SPAN_RECORDED : kind);
+    if (span.began != 0.0) {
+        int recorded = result != NULL && IS_ARRAY(result) && !IS_DIRECT(result);
+        span_closed(span, recorded ? SPAN_RECORDED : kind);
+    }
     return result;
 }
+
+/* Returns the result of an operator. */
+#define RETURN_TIMED(call)                                                                         \
+    if (spans_on) {                                                                                \
+        Span span = span_opened();                                                                 \
+        return span_result(span, call, SPAN_OPERATIONS);                                           \
+    }                                                                                              \
+    return call
 
 Offered spans_switch, spans_take, span_begin, span_end, span_skip;
 

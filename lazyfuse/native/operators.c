@@ -326,19 +326,16 @@ static PyObject *operate_on_one(int which, PyObject *self)
 #define SLOTS_OF_TWO(name, function, slot, in_place)                                               \
     static PyObject *array_##slot(PyObject *left, PyObject *right)                                 \
     {                                                                                              \
-        Span span = span_open();                                                                   \
-        return span_result(span, operate(OP_##name, left, right), SPAN_OPERATIONS);                \
+        RETURN_TIMED(operate(OP_##name, left, right));                                             \
     }                                                                                              \
     static PyObject *array_##in_place(PyObject *self, PyObject *other)                             \
     {                                                                                              \
-        Span span = span_open();                                                                   \
-        return span_result(span, inplace(OP_##name, self, other), SPAN_OPERATIONS);                \
+        RETURN_TIMED(inplace(OP_##name, self, other));                                             \
     }
 #define SLOT_OF_ONE(name, function, slot)                                                          \
     static PyObject *array_##slot(PyObject *self)                                                  \
     {                                                                                              \
-        Span span = span_open();                                                                   \
-        return span_result(span, operate_on_one(OP_##name, self), SPAN_OPERATIONS);                \
+        RETURN_TIMED(operate_on_one(OP_##name, self));                                             \
     }
 BOTH_WAYS(SLOTS_OF_TWO)
 OF_ONE(SLOT_OF_ONE)
@@ -348,8 +345,7 @@ PyObject *array_compare(PyObject *self, PyObject *other, int op)
 #define COMPARISON(name, how) [how] = OP_##name,
     static const int which[] = {COMPARISONS(COMPARISON)};
 #undef COMPARISON
-    Span span = span_open();
-    return span_result(span, operate(which[op], self, other), SPAN_OPERATIONS);
+    RETURN_TIMED(operate(which[op], self, other));
 }
 
 static int is_two(PyObject *x)
@@ -420,8 +416,7 @@ static PyObject *operate_power(PyObject *left, PyObject *right, PyObject *modulo
 
 static PyObject *array_power(PyObject *left, PyObject *right, PyObject *modulo)
 {
-    Span span = span_open();
-    return span_result(span, operate_power(left, right, modulo), SPAN_OPERATIONS);
+    RETURN_TIMED(operate_power(left, right, modulo));
 }
 
 /* The values of an operand of a product, where they exist (borrowed); `small`: whether NumPy works
@@ -486,8 +481,7 @@ static PyObject *multiply_matrices(PyObject *left, PyObject *right)
 
 static PyObject *array_matmul(PyObject *left, PyObject *right)
 {
-    Span span = span_open();
-    return span_result(span, multiply_matrices(left, right), SPAN_OPERATIONS);
+    RETURN_TIMED(multiply_matrices(left, right));
 }
 
 static int is_operand(PyObject *x)
