@@ -47,7 +47,8 @@ class Piece(NamedTuple):
 class Moves:
     """Pieces that cover a result and do not overlap. One object per map: compare by identity.
 
-    `wholes`: for each piece, whether it is all of its source, as it is. `space`: the shape in which
+    `wholes`: for each piece, whether it is all of its source, as it is, or with new axes of one
+    index. `space`: the shape in which
     the pieces lie, if an axis of the result's `shape` is several of its axes; the result has C
     order then. `structure` is what a plan depends on: no size, index or step is in it.
     """
@@ -88,8 +89,9 @@ def mapped(
     wholes = []
     for piece in kept:
         source = sources[piece.source]
-        as_it_is = piece.steps == tuple([(axis, 1) for axis in range(len(source))])
-        wholes.append(as_it_is and piece.shape == source)
+        pairs = zip(piece.steps, piece.shape, strict=True)
+        own = [(*step, n) for step, n in pairs if n != 1 or step[0] >= 0]
+        wholes.append(own == [(axis, 1, n) for axis, n in enumerate(source)])
     return _moves(shape, kept, tuple(wholes), space)
 
 
@@ -192,6 +194,13 @@ def layout_of(arg: Moves, number: int, perm: Perm) -> Layout:
     strides = contiguous_strides(arg.space or arg.shape, perm)
     offset = sum([low * stride for low, stride in zip(piece.start, strides, strict=True)])
     return Layout(offset, piece.shape, strides)
+
+
+def stored_of(arg: Moves, number: int, perm: Perm) -> Layout:
+    """The same for a source that is shown as a whole, in its own axes."""
+    offset, shape, strides = layout_of(arg, number, perm)
+    own = [at for at, (axis, _) in enumerate(arg.pieces[number].steps) if axis >= 0]
+    return Layout(offset, tuple([shape[at] for at in own]), tuple([strides[at] for at in own]))
 
 
 def box(start: Shape, shape: Shape) -> Any:

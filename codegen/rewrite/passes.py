@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 
 from lazyfuse.codegen.graph.linearize import Graph, Value, memory_strides
-from lazyfuse.codegen.graph.moves import layout_of
+from lazyfuse.codegen.graph.moves import stored_of
 from lazyfuse.codegen.graph.node import Layout, Shape
 from lazyfuse.codegen.graph.shapes import crosses_itself
 from lazyfuse.codegen.lowering.kernel import PIECES
@@ -82,15 +82,17 @@ def simplify(graph: Graph) -> Graph:
     """Apply the exact rules to each value until none matches.
 
     A copy of a view stays if a sum or a call follows its layout: the copy has no gaps, so NumPy
-    adds in another order.
+    adds in another order. A copy to a part of a result stays if its source is loaded anyway.
     """
     followed = _followed_layouts(graph)
+    loaded = _loaded_copies(graph)
 
     def visit(value: Value, builder: _Builder) -> int:
         for rule in () if value.op.fusion_barrier else RULES:
             same_as = rule(value, builder.values)
             if same_as is not None:
                 stays = followed[len(builder.moved)] and _is_view(same_as, builder)
+                stays = stays or len(builder.moved) in loaded
                 stays = stays or builder.values[same_as].op is ops.INDEX  # its readers want memory
                 if value.op.kind == "map" and (stays or (value.output and value.op is COPY)):
                     return builder.copied(value, same_as)
@@ -118,6 +120,15 @@ def _followed_layouts(graph: Graph) -> list[bool]:
             for at, source in enumerate(value.src):
                 followed[source] |= value.op is not ops.UPDATE or not at
     return followed
+
+
+def _loaded_copies(graph: Graph) -> set[int]:
+    """The copies that are stored in parts of results, of values that other operations load."""
+    placed = {each.src[1] for each in graph.values if each.op is ops.UPDATE and each.piece >= 0}
+    copies = {index for index in placed if graph.values[index].op is COPY}
+    maps = [each for at, each in enumerate(graph.values) if at not in copies]
+    sources = {source for each in maps if each.op.kind == "map" for source in each.src}
+    return {index for index in copies if graph.values[index].src[0] in sources}
 
 
 def dedupe(graph: Graph) -> Graph:
@@ -236,7 +247,7 @@ def _filled(value: Value, builder: _Builder) -> int:
         source = value.src[piece.source]
         if builder.values[source].op.kind != "map":
             source = builder.copied(replace(builder.values[source], output=False), source)
-        arg = layout_of(value.arg, number, value.perm)
+        arg = stored_of(value.arg, number, value.perm)
         at = builder.add(replace(empty, op=ops.UPDATE, src=(at, source), arg=arg, piece=number))
     builder.values[at] = replace(builder.values[at], output=value.output, derived=value.derived)
     return at

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from lazyfuse import config
+from lazyfuse.runtime.capture import tier_up
 from tests import campaign, reached
 from tests.campaign import rounds
 from tests.programs import moves
@@ -17,13 +18,14 @@ from tests.programs.compare import complain, failure
 pytestmark = campaign.TIMEOUT
 
 
-def _check(seeds: range) -> None:
+def _check(seeds: range, turns: int = 1) -> None:
     for seed in seeds:
         drawn = moves.program(seed)
         with reached.program(seed):
-            what = failure(drawn)
-            if what:
-                complain(drawn, f"seed {seed}: {what}")
+            for turn in range(turns):
+                what = failure(drawn)
+                if what:
+                    complain(drawn, f"seed {seed}, turn {turn}: {what}")
 
 
 @rounds(300)
@@ -31,6 +33,13 @@ def _check(seeds: range) -> None:
 def test_moves_are_numpys(below: int, seeds: range) -> None:
     with config.options(eager_below=below, plan_after=0):
         _check(seeds)
+
+
+@rounds(100, 10**6)
+def test_moves_that_come_round(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tier_up, "MOST", 0)  # what runs in blocks is kept: no program will come
+    with config.options(eager_below=0, plan_after=0, compile_after=10**6):
+        _check(seeds, turns=5)
 
 
 @rounds(100, 10**5)

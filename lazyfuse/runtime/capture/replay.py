@@ -193,7 +193,7 @@ def suits(plan: Plan) -> bool:
     """Whether a plan's steps can be replayed."""
     values = plan.graph.values
     singles = [values[step.index] for step in plan.steps if type(step) is SingleStep]
-    return all(value.op.kind in _KINDS for value in singles)
+    return all(value.op.kind in _KINDS or value.op is ops.EMPTY for value in singles)
 
 
 _KINDS = frozenset({"view", "index", "update", "map", "reduce", "host", "contract"})

@@ -20,7 +20,7 @@ import numpy as np
 
 from lazyfuse.codegen.graph import interpret, references
 from lazyfuse.codegen.graph.linearize import Recording, Value
-from lazyfuse.codegen.graph.moves import layout_of
+from lazyfuse.codegen.graph.moves import stored_of
 from lazyfuse.codegen.graph.node import Layout, Memory, Node, source_line
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.lowering.flag_slots import slots
@@ -294,7 +294,7 @@ class RunValues:
         if value.piece < 0:
             found: Layout = node.arg
             return found
-        return layout_of(node.arg, value.piece, node.perm)
+        return stored_of(node.arg, value.piece, node.perm)
 
     def joined(self, index: int, old: Array) -> Array | None:
         """Where update `index` writes if the kernel at hand also makes `old`; None: only after it.

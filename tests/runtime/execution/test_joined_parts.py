@@ -11,7 +11,8 @@ import pytest
 
 import lazyfuse as lf
 from lazyfuse import config
-from lazyfuse.runtime.capture import capture
+from lazyfuse.runtime.capture import capture, conditions
+from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.execution.executor import Run
 from lazyfuse.runtime.execution.run_values import RunValues
 from tests import campaign
@@ -83,6 +84,24 @@ def test_every_part_is_stored_in_place_F3(axis: int, copied: list[tuple[int, ...
         for mine, theirs in zip(found, expected, strict=True):
             same(mine, theirs)
     assert not copied
+
+
+@pytest.mark.parametrize("join", ["stack", "concatenate"])
+def test_joined_parts_are_stored_by_the_kernel_that_computes_them(join: str) -> None:
+    """Views of the result are read in memory: it is filled by one kernel, in replays, too."""
+    given = arrays(count=2)
+    x, y = [lf.array(each) for each in given]
+    whole = getattr(np, join)([given[0], given[0] * given[1] + 1.0, given[0] - given[1]])
+    with lf.options(governor=False, plan_after=0, eager_below=0):
+        for _ in range(8):
+            before = counters.totals.kernels, counters.totals.decisions[decisions.REPLAYED]
+            joined = getattr(lf, join)([x, x * y + 1.0, x - y])
+            found = np.asarray(joined[:, 1:] - joined[:, :-1])
+            kernels = counters.totals.kernels - before[0]
+            same(found, whole[:, 1:] - whole[:, :-1])
+    assert kernels == 2
+    replays = counters.totals.decisions[decisions.REPLAYED] - before[1]
+    assert replays == (conditions.native is not None)
 
 
 def test_parts_of_other_blocks_that_are_read_F3() -> None:
