@@ -396,7 +396,6 @@ class Run(RunValues):
             return self.launch(step, shape, loaded(operands), outputs)
         boxes = divided(shape, operands, outputs, apart=self.off_cpu)
         if not boxes:
-            self.wait()
             inputs = [self.gathered(each) if isinstance(each, Moved) else each for each in operands]
             return self.launch(step, shape, inputs, outputs)
         flags: int | Later = 0
@@ -427,6 +426,7 @@ class Run(RunValues):
 
     def gathered(self, operand: Moved) -> Array:
         """An operand in memory of its own, where a kernel would read it in too many boxes."""
+        self.wait()
         found = self.empty(operand.space or operand.shape, operand.dtype)
         assemble(found, operand.parts, lambda target, part: self.move(part, target))
         return found.reshape(operand.shape) if operand.space else found

@@ -16,6 +16,7 @@ import pytest
 import lazyfuse as np
 from lazyfuse import config
 from lazyfuse.devices.opencl.device import OpenCL
+from lazyfuse.runtime.execution.executor import Run
 from tests import campaign
 from tests.arrays.memory import test_aliasing as aliasing
 from tests.helpers.opencl_device import in_use
@@ -61,6 +62,26 @@ def test_views_and_writes_equal_numpy_B9_C8(device: OpenCL, seeds: range) -> Non
     for seed in seeds:
         aliasing.play(seed, 0)
     assert device.queue.launches
+
+
+def test_maps_of_maps_are_copied_after_the_kernels_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A map whose axes are divided is copied for the map above it: once kernels have run."""
+    under_way: list[int] = []
+    move = Run.move
+
+    def watched(run: Run, temporary: Any, part: Any) -> None:
+        under_way.append(len(run.waiting))
+        move(run, temporary, part)
+
+    monkeypatch.setattr(Run, "move", watched)
+    a = values()
+    slope = numpy.gradient(a)
+    with in_use(share=True), config.options(eager_below=0, plan_after=0):
+        ours = np.gradient(np.array(a))
+        found = np.append(np.repeat(ours, 2), ours)
+        numpy.testing.assert_array_equal(found, numpy.append(numpy.repeat(slope, 2), slope))
+    assert under_way
+    assert not any(under_way)
 
 
 @campaign.rounds(2, start=100_000)
