@@ -142,8 +142,9 @@ class _Clustering:
         self.groups: list[Group] = []
         self.alone: list[int] = []
         self.refusals: list[tuple[int, int, str]] = []
-        self.users: list[list[int]] = []
+        self.users = graph.consumers()
         self.costly: list[tuple[int, float]] = []
+        self.whole: set[int] = set()  # values that no kernel may compute in part
         self.moving: set[int] = set()  # values whose kernel reads through maps of indices
         self.taken: dict[int, int] = {}  # operations that a group adds for earlier groups, by id
         self.memory: tuple[list[Any], list[int], dict[Any, int]] = ([], [], {})
@@ -225,6 +226,9 @@ class _Clustering:
             why = "reads the result of a reduction"
         elif group.domain != domain:
             why = "another iteration domain"
+        elif self.loses(source, index):
+            why = "the other parts of its complex numbers may raise exceptions, too"
+            self.whole.add(source)
         elif not self.limits.fusion:
             why = "fusion is switched off"
         elif self.full(group):
@@ -232,6 +236,18 @@ class _Clustering:
         if why:
             self.refusals.append((source, index, why))
         return not why
+
+    def loses(self, source: int, index: int) -> bool:
+        """Whether a kernel would compute a value for one part of its complex numbers alone: the
+        compiler leaves the other part out, and with it the exceptions that it raises.
+        """
+        below, op = self.values[source], self.values[index].op
+        if below.dtype.kind != "c" or below.op.kind != "map" or below.output:
+            return False
+        is_part = op.name in PIECES or self.values[index].dtype.kind in "iuf"  # a cast
+        if not is_part or not below.op.raises(below.arg.ins[0]):
+            return False
+        return all(self.values[each].op is op for each in self.users[source])
 
     def full(self, group: Group) -> bool:
         limit = (self.limits.max_length or MAX_LENGTH) if self.limits.fusion else 1
@@ -293,8 +309,8 @@ class _Clustering:
 
     def materialise(self) -> set[int]:
         """Values that need a buffer: outputs, and those that no other kernel can recompute."""
-        stored = {i for i, value in enumerate(self.values) if value.output}
-        users = self.users = self.graph.consumers()
+        stored = {i for i, value in enumerate(self.values) if value.output} | self.whole
+        users = self.users
         self.memory = root, version, _ = newest_versions(self.graph)
         for index, value in enumerate(self.values):
             if value.op is ops.UPDATE:

@@ -71,6 +71,31 @@ def test_complex_quotients_raise_nothing_of_their_own(
     assert not flags
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda np, z: (z * 2).real + 1,
+        lambda np, z: (z * 2 - 1).real,
+        lambda np, z: (z + z).real.sum(),
+        lambda np, z: (z * 2).astype(float) - 1,
+        lambda np, z: np.where((z * 2).real > 3, z.real, 2),
+        lambda np, z: (z * 2).real * (z * 2).imag,
+    ],
+)
+def test_the_part_that_is_not_read_is_told_of(function: Callable[[Any, Any], Any]) -> None:
+    """The imaginary part overflows, and the program asks for the real part."""
+    z = np.full(40_000, 1.0 + 1e308j)
+    found: list[list[str]] = []
+    with config.options(plan_after=0, eager_below=0, compile_after=0, compile_ahead=False):
+        for module in (np, lazyfuse, lazyfuse, lazyfuse):
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                np.asarray(function(module, module.array(z)))
+            found.append(sorted(str(each.message) for each in told))
+    assert found[0]
+    assert found[1:] == [found[0]] * 3
+
+
 def test_a_recorded_condition_is_told_at_the_users_line() -> None:
     if config.options.eager_below:
         return  # a small array is NumPy's, whose warning names the innermost Python frame
