@@ -480,13 +480,11 @@ static long slide(Turn *turn, Event *event)
 {
     Py_ssize_t root = event->places[0].root, source = event->places[1].root;
     Py_ssize_t origin = event->places[0].offset; /* the node's index */
-    if (origin < 0 || origin >= PyList_GET_SIZE(turn->nodes)) {
-        PyErr_SetString(PyExc_IndexError, "play: expected a node");
-        return FAILED;
-    }
-    PyObject *layout = NODE(PyList_GET_ITEM(turn->nodes, origin), arg);
+    int is_there = origin >= 0 && origin < PyList_GET_SIZE(turn->nodes);
+    PyObject *layout = is_there ? NODE(PyList_GET_ITEM(turn->nodes, origin), arg) : NULL;
     if (layout == NULL || !IS_LAYOUT(layout)) {
-        return NOT_BEGUN;
+        PyErr_SetString(PyExc_IndexError, "play: expected the node of a part");
+        return FAILED;
     }
     int64_t offset = PyLong_AsLongLong(PyTuple_GET_ITEM(layout, LAYOUT_OFFSET));
     if (offset == -1 && PyErr_Occurred()) {

@@ -167,12 +167,10 @@ def _by_python(event: Event, bits: int, run: Run, roots: list[Any], addresses: l
         return 1 if _number(event, run.plan) is not None else 0
     elif type(event) is ChainEvent:
         replays.run_chain(event, run, roots, addresses)
-    elif type(event) is Window:
-        replays.slide(event, run, roots, addresses)
     elif type(event) is Copy:
         event.play(addresses)
     else:
-        raise AssertionError("blocks are allocated by C")
+        raise AssertionError("C allocates blocks and slides windows")
     return 0
 
 

@@ -64,14 +64,6 @@ class Window:
     root: int
     steps: tuple[tuple[int, int], ...]
 
-    def place(self, offset: int) -> int:
-        """How many bytes into the source the part begins."""
-        found = 0
-        for elements, size in self.steps:
-            count, offset = divmod(offset, elements)
-            found += count * size
-        return found
-
 
 @dataclass(frozen=True)
 class Call:
@@ -268,15 +260,6 @@ def commit(plan: Plan, nodes: list[Node], index: int, array: Array) -> None:
     node = nodes[plan.graph.values[index].origin]
     node.value = array
     node.src = ()
-
-
-def slide(event: Window, run: Run, roots: list[Any], addresses: list[int]) -> None:
-    """Find a window in its block."""
-    value = run.plan.graph.values[event.index]
-    place = event.place(run.nodes[value.origin].arg.offset)
-    source = event.source
-    addresses[event.root] = addresses[source.root] + source.offset + place
-    roots[event.root] = roots[source.root]
 
 
 def call(event: Call, run: Run, roots: list[Any], addresses: list[int]) -> None:
