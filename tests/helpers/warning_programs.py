@@ -127,7 +127,8 @@ class Program:
         lines = ["def program(np, data, warnings, handle, log, turns, kept):"]
         lines.append(f"    n = {self.n}")
         lines.append("    a, b, c, d, f, g, h, k, i, j, z, w, W = data")
-        lines.append("    q = a[: n // 2]; q = q if rng_views else q.copy(); r = s = u = 0")
+        half = "q = a[: n // 2]; q = q if rng_views else q.copy(); kept.append(q)"
+        lines.append(f"    {half}; r = s = u = 0")
         whole = "\n".join(self.statements)
         filters = [each for each in FILTERS if not (_PYTHON.search(whole) and _ONCE.search(each))]
         first = filters[:2] if len(filters) < len(FILTERS) else FILTERS[:3]
