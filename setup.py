@@ -36,7 +36,7 @@ runtime/capture/native_replay.py runtime/events/spans.py
 runtime/layout/meta_arrays.py runtime/numerics/errstate.py
 runtime/scheduling/co_evaluation.py
 runtime/scheduling/eager_fusion.py runtime/scheduling/eager_rules.py runtime/scheduling/flush.py
-codegen/graph/linearize.py
+codegen/graph/linearize.py codegen/graph/moves.py
 devices/cpu/bound_launch.py devices/cpu/launch.py devices/critical.py devices/pools/buffers.py
 """.split()
 """Modules that say in Python what these do: machine code is used beside no others."""

@@ -13,7 +13,7 @@ typedef struct {
     Py_ssize_t root, offset;
 } Place;
 
-/* One index along an axis of what a part was recorded of, and where that lies (replay.py: Window). */
+/* One index along an axis of what a part was recorded of, and where that lies. */
 typedef struct {
     int64_t elements, bytes;
 } Step;
