@@ -47,10 +47,10 @@ class Piece(NamedTuple):
 class Moves:
     """Pieces that cover a result and do not overlap. One object per map: compare by identity.
 
-    `wholes`: for each piece, whether it is all of its source, as it is, or with new axes of one
-    index. `space`: the shape in which
-    the pieces lie, if an axis of the result's `shape` is several of its axes; the result has C
-    order then. `structure` is what a plan depends on: no size, index or step is in it.
+    `wholes`: for each piece, whether it is all of its source, as it is or with new axes of length
+    one. `space`: the shape in which the pieces lie, if an axis of the result's `shape` is several
+    of its axes; the result has C order then. `structure` is what a plan depends on: no size, index
+    or step is in it.
     """
 
     __slots__ = ("__weakref__", "pieces", "shape", "space", "structure", "wholes")

@@ -632,7 +632,7 @@ static PyObject *array_get(PyObject *x, PyObject *key)
     }
     Span span = span_opened();
     PyObject *result = get_item(x, key);
-    span_close(span, result != NULL && !IS_ARRAY(result) ? SPAN_READS : SPAN_PARTS);
+    span_closed(span, result != NULL && !IS_ARRAY(result) ? SPAN_READS : SPAN_PARTS);
     return result;
 }
 
@@ -644,7 +644,7 @@ static int array_set(PyObject *x, PyObject *key, PyObject *value)
     Span span = span_opened();
     int result = set_item(x, key, value);
     int one = value != NULL && !IS_ARRAY(value) && is_element(key);
-    span_close(span, one ? SPAN_WRITES : SPAN_PARTS);
+    span_closed(span, one ? SPAN_WRITES : SPAN_PARTS);
     return result;
 }
 

@@ -411,15 +411,8 @@ static inline Span span_open(void)
     return spans_on ? span_opened() : (Span){0.0, 0.0};
 }
 
-/* It ends, and belongs to the line at which the user's program is. */
-static inline void span_close(Span span, SpanKind kind)
-{
-    if (span.began != 0.0) {
-        span_closed(span, kind);
-    }
-}
-
-/* It ends with the result of an operation, or of a `kind` of call, which may have recorded it. */
+/* It ends, and belongs to the line at which the user's program is: with the result of an operation,
+   or of a `kind` of call, which may have recorded it. */
 static inline PyObject *span_result(Span span, PyObject *result, SpanKind kind)
 {
     if (span.began != 0.0) {

@@ -385,17 +385,11 @@ class CapturingRun(Run):
 
 def _steps_of(base: Node, source: Array) -> tuple[tuple[int, int], ...]:
     """Along each axis of a base, in memory order: the elements and the bytes that one index is,
-    where `source` lies that is shown in its place: it may be broadcast to it.
+    where `source` lies that is shown in its place, broadcast to it.
     """
-    missing = len(base.shape) - source.ndim
-    strides = contiguous_strides(base.shape, base.perm)
-    return tuple(
-        [
-            (strides[axis], source.strides[own] if own >= 0 and source.shape[own] != 1 else 0)
-            for axis in base.perm or range(len(base.shape))
-            for own in (axis - missing,)
-        ]
-    )
+    shown = np.broadcast_to(source, base.shape).strides
+    steps = list(zip(contiguous_strides(base.shape, base.perm), shown, strict=True))
+    return tuple([steps[axis] for axis in base.perm or range(len(steps))])
 
 
 def _is_small(event: LaunchEvent, awaited: Sequence[Source]) -> bool:
