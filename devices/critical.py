@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import _signal  # ten times faster than signal, which makes an enum of every handler
 import dis
+import functools
 import gc
 import os
 import sys
@@ -165,16 +166,22 @@ _HAS_WAITED = 2  # for `yield from`
 
 @begin_quietly
 def _postpone(phase: str, info: dict[str, int]) -> None:
-    """As the collector's first callback: in a section, hold all that it looks at until it ends."""
+    """As the collector's first callback: in a section, hold all that it looks at until it ends.
+
+    The callback that follows does it, in C (`union` reads all that it is given), so that no other
+    thread runs until the end: what it builds must not be held. Python resizes no tuple that is.
+    """
     try:  # outside of sections without a call, after which Python would run handlers
         if phase == "start" and _thread.depth:
             _thread.due = max(_thread.due, info["generation"])
             _others.extend(gc.callbacks[1:])
             del gc.callbacks[1:]
-            last = min(info["generation"] + _BEYOND, 2)
-            _held.extend(map(gc.get_objects, range(last + 1)))
+            generations = range(min(info["generation"] + _BEYOND, 2) + 1)
+            holds = map(_held.append, map(gc.get_objects, generations))
+            gc.callbacks.append(functools.partial(set().union, holds))
         elif _held:
             _held.clear()
+            del gc.callbacks[1:]
     except BaseException as error:  # an interrupt, which the collector would drop
         waiting.append((raise_later, 0, error))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -123,6 +124,35 @@ def test_callbacks_of_the_collector_wait_too(section: Any) -> None:
         assert seen() is not None
     gc.collect()
     assert seen() is None
+
+
+def test_what_other_threads_build_is_not_held(section: Any) -> None:
+    """Python resizes no tuple that somebody else holds: `tuple` of a generator would fail."""
+    before = sys.getswitchinterval()
+    failed: list[SystemError] = []
+    done = threading.Event()
+
+    def build() -> None:
+        while not done.is_set():
+            try:
+                tuple(x for x in range(400))
+            except SystemError as error:
+                failed.append(error)
+
+    threads = [threading.Thread(target=build) for _ in range(3)]
+    try:
+        sys.setswitchinterval(1e-6)
+        for each in threads:
+            each.start()
+        for _ in range(6):
+            with section:
+                gc.collect()
+    finally:
+        sys.setswitchinterval(before)
+        done.set()
+        for each in threads:
+            each.join()
+    assert not failed
 
 
 @campaign.rounds(12, 5 * 10**6)
