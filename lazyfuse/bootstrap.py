@@ -17,7 +17,7 @@ from types import ModuleType
 
 HERE = Path(__file__).parent
 _ROOMS = """
-arrays functions interop namespace tools kernels array_api io
+arrays functions interop namespace tools kernels loops array_api io
 runtime runtime.layout runtime.numerics runtime.chunked
 runtime.events runtime.placement runtime.execution runtime.capture runtime.scheduling
 codegen codegen.table codegen.graph codegen.rewrite codegen.plan codegen.lowering codegen.numba

@@ -27,8 +27,8 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "lazyfuse": (
         ("",), ("io",), ("runtime.layout",), ("runtime.numerics",), ("runtime.events",),
         ("runtime.placement",), ("runtime.execution",), ("runtime.capture",),
-        ("runtime.scheduling",), ("runtime.chunked",), ("kernels",), ("arrays",), ("interop",),
-        ("functions",), ("namespace",), ("tools",), ("array_api",), ("all",),
+        ("runtime.scheduling",), ("runtime.chunked",), ("kernels",), ("arrays",), ("loops",),
+        ("interop",), ("functions",), ("namespace",), ("tools",), ("array_api",), ("all",),
     ),
     "lazyfuse.codegen": (
         ("table",), ("graph",), ("lowering",), ("numba", "blocked", "opencl"), ("rewrite",),

@@ -29,6 +29,7 @@ from ..thread_pool import ThreadPool, available
 from . import (
     compile_after_exit,
     launch,
+    loop_symbols,
     matmul_blas,
     matmul_loops,
     native_threads,
@@ -138,6 +139,10 @@ class CPU(Device):
         return self.programs.code(
             source, lambda text: object_code.emit(text, cpu, features), object_code.ENTRY
         )
+
+    def prepare_loops(self) -> None:
+        """Let compiled loops call the C library, and NumPy's BLAS where it is known."""
+        loop_symbols.supply()
 
     def configure(self, options: DeviceOptions) -> None:
         """As `base.Device.configure`."""

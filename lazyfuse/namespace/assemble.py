@@ -157,6 +157,7 @@ _FUNCTIONS = {
     "build_info": "tools.build_info",
     "calibrate": "runtime.placement.calibrate",
     "device": "interop.device_api",
+    "explain_loops": "tools.explain_loops",
     "freeze": "tools.freeze",
     "from_chunks": "interop.chunked_api",
     "load_ipython_extension": "tools.notebook",

@@ -24,6 +24,7 @@ from lazyfuse.runtime.numerics import narrow_precision
 from lazyfuse.runtime.placement import devices as device_in_use
 from lazyfuse.runtime.scheduling import evaluate
 from lazyfuse.tools import report_html
+from lazyfuse.tools.explain_loops import explain_loops
 
 ELSEWHERE = "elsewhere (Python, other packages, I/O)"
 NOT_MEASURED = "not measured; --report, LAZYFUSE_REPORT=1 and options(report=True) measure them"
@@ -351,7 +352,7 @@ def advice(counts: spans.LineCounts, not_recorded: list[str], governed: bool) ->
     half = counts.seconds / 2
     for kind in ("element reads", "element writes"):
         if counts.at_once[kind] >= OFTEN and counts.at_once_seconds[kind] > half:
-            return f"runs at once: {kind} in a loop; write it over whole arrays"
+            return f"runs at once: {kind} in a loop; {_FOR_LOOPS}"
     if not_recorded:
         names = ", ".join(f"`np.{name}`" for name in not_recorded)
         return f"falls back to NumPy: {names}"
@@ -374,6 +375,9 @@ def advice(counts: spans.LineCounts, not_recorded: list[str], governed: bool) ->
     return ""
 
 
+_FOR_LOOPS = (
+    "`lazyfuse FILE` compiles such loops, and `explain_loops` says what keeps one in Python"
+)
 _UNASKED = ("loop", "nodes", "bytes", "errstate", "conditions")
 """Rules of evaluations that no line asked for."""
 
@@ -414,6 +418,9 @@ def counted(found: Report) -> Iterator[tuple[str, str]]:
     if found.waiting_launches:
         took = f"{found.waiting_launches} launches, {found.waited:.2f} s"
         yield "waiting for the compiler:", f"{took}, now compiled: {found.compiled_ahead}"
+    for loop in explain_loops():
+        text = f"{loop.compiled_turns} turns compiled, {loop.turns} in Python, {loop.seconds:.3f} s"
+        yield f"loop {loop.line}", f"{text}; {loop.stays}" if loop.stays else text
     for each in found.copies:
         what = f"{each.count} {each.direction} {each.device}, {each.bytes / 1e6:.1f} MB"
         yield "copied", f"{what}: {each.purpose}" if each.purpose else what

@@ -20,7 +20,7 @@ from ..intrinsics import (
     pairwise,
     streaming_store,
 )
-from . import arithmetic, kinds
+from . import arithmetic, kinds, loop_functions
 from .kinds import Unsupported
 from .values import Value, convert, element_type, llvm_type, truth
 
@@ -208,7 +208,11 @@ for _name in vector_math.ARITY:
     OWN[f"vm_{_name}"] = _vector_math(_name, 8)
     OWN[f"vmf_{_name}"] = _vector_math(_name, 4)
 
-FUNCTIONS = OWN | {"abs": _abs, "complex": _complex, "max": _least(">"), "min": _least("<")}
+FUNCTIONS = (
+    OWN
+    | loop_functions.FUNCTIONS
+    | {"abs": _abs, "complex": _complex, "max": _least(">"), "min": _least("<")}
+)
 for _name, _code in kinds.NAMES.items():
     FUNCTIONS[_name] = FUNCTIONS[f"np.{_name}"] = _cast(_code)
 for _name in arithmetic.ROUNDING:

@@ -75,6 +75,8 @@ class _Walk:
         self.ends: list[Any] = []  # where `break` goes to
         self.heads: list[Any] = []  # and `continue`
         self.builder: Any = None
+        self.exit: Any = None  # where `leave` goes to (loop_functions.py), and its argument
+        self.code: Any = None
         self.scope = _Scope(0)
 
     def module(self, main: ast.FunctionDef, entry: str) -> Any:

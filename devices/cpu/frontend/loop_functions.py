@@ -1,0 +1,112 @@
+"""What texts of compiled loops call: overflow of integers, leaving, and functions of libraries.
+
+Owns how such a text ends: `leave(k)` goes to the one place behind `left()`, from wherever it
+stands, with all variables as they are. numba knows none of these functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...late_imports import module as heavy
+from .kinds import Unsupported
+from .values import Value, convert, llvm_type
+
+Function = Callable[[Any, list[Value]], "Value | None"]
+
+OF_ONE = ("cos", "sin", "tan", "exp", "log", "atan", "tanh")
+"""Functions of the C library, `libm_exp(x)` and so on, as Python's `math` calls them."""
+OF_TWO = ("pow", "fmod", "atan2", "hypot")
+
+
+def _overflows(name: str) -> Function:
+    def call(walk: Any, given: list[Value]) -> Value:
+        first, second = [convert(walk.builder, each, "i8").ir for each in given]
+        both = getattr(walk.builder, f"{name}_with_overflow")(first, second)
+        return Value("b1", (walk.builder.extract_value(both, 1),))
+
+    return call
+
+
+def _begins(walk: Any, given: list[Value]) -> Value:
+    """True, which the walk does not know: what follows the block is translated as well."""
+    return Value("b1", (llvm_type("b1")(1),))
+
+
+def _prepare(walk: Any) -> None:
+    if walk.exit is None:
+        walk.exit = walk.builder.function.append_basic_block("exit")
+        with walk.builder.goto_entry_block():
+            walk.code = walk.builder.alloca(llvm_type("i8"))
+
+
+def _leave(walk: Any, given: list[Value]) -> None:
+    _prepare(walk)
+    walk.builder.store(convert(walk.builder, given[0], "i8").ir, walk.code)
+    walk.builder.branch(walk.exit)
+
+
+def _left(walk: Any, given: list[Value]) -> Value:
+    _prepare(walk)
+    walk.builder.branch(walk.exit)
+    walk.builder.position_at_end(walk.exit)
+    return Value("i8", (walk.builder.load(walk.code),))
+
+
+def _function(walk: Any, name: str, result: str, kinds: tuple[str, ...]) -> Any:
+    ir = heavy("llvmlite.ir")
+    found = walk.builder.module.globals.get(name)
+    if found is None:
+        kind = ir.FunctionType(llvm_type(result), [llvm_type(each) for each in kinds])
+        found = ir.Function(walk.builder.module, kind, name)
+        found.attributes.add("nounwind")
+    return found
+
+
+def _libm(name: str, count: int) -> Function:
+    def call(walk: Any, given: list[Value]) -> Value:
+        if len(given) != count:
+            raise Unsupported("[translate] a call with other arguments")
+        # a name of ours: LLVM would replace pow(x, 2) by a product, which has other bits
+        function = _function(walk, f"lf_libm_{name}", "f8", ("f8",) * count)
+        args = [convert(walk.builder, each, "f8").ir for each in given]
+        return Value("f8", (walk.builder.call(function, args),))
+
+    return call
+
+
+def _dot(walk: Any, given: list[Value]) -> Value:
+    """`blas_dot(n, x, step, y, step)` of float64: the function of NumPy's own BLAS."""
+    count, first, step, second, other = given
+    kinds = ("i8", "*f8", "i8", "*f8", "i8")
+    function = _function(walk, "lf_ddot", "f8", kinds)
+    args = [
+        convert(walk.builder, count, "i8").ir, first.ir, convert(walk.builder, step, "i8").ir,
+        second.ir, convert(walk.builder, other, "i8").ir,
+    ]  # fmt: skip
+    return Value("f8", (walk.builder.call(function, args),))
+
+
+def _asked(walk: Any, given: list[Value]) -> Value:
+    """`asked(address)`: what a function without arguments says, an int32."""
+    ir = heavy("llvmlite.ir")
+    kind = ir.FunctionType(ir.IntType(32), []).as_pointer()
+    address = convert(walk.builder, given[0], "i8").ir
+    return Value("i4", (walk.builder.call(walk.builder.inttoptr(address, kind), []),))
+
+
+FUNCTIONS: dict[str, Function] = {
+    "add_overflows": _overflows("sadd"),
+    "sub_overflows": _overflows("ssub"),
+    "mul_overflows": _overflows("smul"),
+    "begins": _begins,
+    "leave": _leave,
+    "left": _left,
+    "blas_dot": _dot,
+    "asked": _asked,
+}
+for _name in OF_ONE:
+    FUNCTIONS[f"libm_{_name}"] = _libm(_name, 1)
+for _name in OF_TWO:
+    FUNCTIONS[f"libm_{_name}"] = _libm(_name, 2)

@@ -1,0 +1,247 @@
+"""Expressions of loops: names, constants, operators, comparisons, choices.
+
+Owns the order of evaluation: what comes after `and`, `or`, `if` and a comparison that fails is not
+computed, so it cannot leave.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from typing import Any
+
+from lazyfuse.loops import kinds
+from lazyfuse.loops.kinds import OTHER, ArrayKind, Object
+from lazyfuse.loops.rows import Rows
+from lazyfuse.loops.text import Leaves, Maybe, Number, Row, Value, View
+
+
+class Expressions(Rows):
+    """Writes expressions."""
+
+    def value(self, node: ast.expr, wanted: str = "") -> Value:
+        """The value of an expression. `wanted`: the dtype of the element that it will be."""
+        walk = getattr(self, "of_" + type(node).__name__.lower(), None)
+        if walk is None:
+            raise Leaves(type(node).__name__)
+        if wanted and isinstance(node, (ast.Call, ast.IfExp)):
+            found: Value = walk(node, wanted)
+            return found
+        made: Value = walk(node)
+        return made
+
+    def number(self, node: ast.expr, wanted: str = "") -> Number:
+        found = self.value(node, wanted)
+        if not isinstance(found, Number):
+            raise Leaves("an array")
+        return found
+
+    def index(self, node: ast.expr) -> Number:
+        """An integer that indexes, or counts."""
+        found = self.number(node)
+        if kinds.register(found.kind) != "i8":
+            raise Leaves("an index that is no integer")
+        return found._replace(kind="int")
+
+    def truth(self, node: ast.expr) -> str:
+        """Whether an expression holds, as a truth value of the text."""
+        if isinstance(node, ast.BoolOp):
+            result = self.temp(self.truth(node.values[0]))
+            opened = 0
+            for each in node.values[1:]:
+                self.settle()
+                self.open(f"if {result}:" if isinstance(node.op, ast.And) else f"if not {result}:")
+                opened += 1
+                self.put(f"{result} = {self.truth(each)}")
+                self.settle()
+            for _ in range(opened):
+                self.close()
+            return result
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return f"(not {self.truth(node.operand)})"
+        return self.as_truth(self.number(node))
+
+    def of_constant(self, node: ast.Constant) -> Value:
+        number = node.value
+        if number is True or number is False:
+            return Number(str(number), "bool")
+        if type(number) is int and abs(number) < 1 << 63:
+            return Number(f"int64({number})", "int", max(1, number.bit_length()))
+        if type(number) is float:
+            return Number(self.float(number), "float")
+        raise Leaves("a constant")
+
+    @staticmethod
+    def float(number: float) -> str:
+        if math.isinf(number) or math.isnan(number):
+            return {"inf": "np.inf", "-inf": "(-np.inf)"}.get(str(number), "np.nan")
+        return repr(number)
+
+    def of_name(self, node: ast.Name) -> Value:
+        if self.called:
+            return self.called[-1].name(node)  # type: ignore[no-any-return]
+        kind = self.kinds.get(node.id, OTHER)
+        if isinstance(kind, Maybe):
+            self.leave(f"{node.id}_set == 0")
+            kind = self.kinds[node.id] = kind.kind
+        if isinstance(kind, str) and kind != OTHER:
+            is_small = kind == "int" and node.id not in self.stored
+            counts = kind == "int" and self.is_counter(node.id)
+            bits = kinds.SMALL if is_small or counts else 63
+            return Number(self.variable(node.id, kind), kind, bits)
+        if isinstance(kind, (ArrayKind, View)):
+            array = self.array(node)
+            if len(array.sizes) == 1:
+                return self.whole(self.part_of(array, [ast.Slice()]))
+        if isinstance(kind, Object) and type(kind.value) in (float, int):
+            return self.of_constant(ast.Constant(kind.value))
+        raise Leaves(node.id)
+
+    def is_counter(self, name: str) -> bool:
+        return all(
+            isinstance(each, ast.For)
+            for each in ast.walk(self.unit)
+            for target in self._targets(each)
+            if isinstance(target, ast.Name) and target.id == name
+        ) and not isinstance(self.entry.get("*"), ArrayKind)
+
+    @staticmethod
+    def _targets(node: ast.AST) -> list[ast.AST]:
+        if isinstance(node, ast.For):
+            return [node.target]
+        if isinstance(node, ast.Assign):
+            return [x for each in node.targets for x in ast.walk(each)]
+        if isinstance(node, (ast.AugAssign, ast.AnnAssign, ast.NamedExpr)):
+            return list(ast.walk(node.target))
+        return []
+
+    def of_binop(self, node: ast.BinOp) -> Value:
+        left = self.value(node.left)
+        right = self.value(node.right)
+        if isinstance(node.op, ast.MatMult):
+            return self.dot(left, right, by_matmul=True)
+        if isinstance(left, Row) or isinstance(right, Row):
+            return self.of_rows(node.op, left, right)
+        return self.binary(node.op, left, right)
+
+    def of_unaryop(self, node: ast.UnaryOp) -> Value:
+        if isinstance(node.op, ast.Not):
+            return Number(f"(not {self.truth(node.operand)})", "bool")
+        constant = node.operand.value if isinstance(node.operand, ast.Constant) else None
+        if isinstance(node.op, ast.USub) and isinstance(constant, (int, float)):
+            return self.of_constant(ast.Constant(-constant))
+        found = self.value(node.operand)
+        if isinstance(found, Row):
+            if not isinstance(node.op, ast.USub) or found.code[0] != "f":
+                raise Leaves("an operator of an array")
+            element = found.element
+            return Row(found.code, found.length, lambda q: f"(-{element(q)})")
+        kind, text = found.kind, found.text
+        if isinstance(node.op, ast.USub):
+            if kinds.is_float(kind):
+                return Number(f"(-{text})", kind)
+            if kind == "bool":
+                return Number(f"(-int64(1 if {text} else 0))", "int", 2)
+            if kind in ("int", "i8"):
+                if found.bits > 62:
+                    self.leave(f"{text} == {-(1 << 63)}")
+                return found._replace(text=f"(-{text})")
+        if isinstance(node.op, ast.Invert) and kind in ("int", "i8", "i4", "i2", "i1"):
+            return found._replace(text=f"(~{text})", bits=min(63, found.bits + 1))
+        if isinstance(node.op, ast.UAdd) and kind in ("int", "float", "f8"):
+            return found
+        raise Leaves("an operator")
+
+    def of_compare(self, node: ast.Compare) -> Value:
+        first = self.number(node.left)
+        result = ""
+        opened = 0
+        kind = "bool"
+        for operator, each in zip(node.ops, node.comparators, strict=True):
+            if result:
+                self.settle()
+                self.open(f"if {result}:")
+                opened += 1
+            second = self.number(each)
+            found, kind_now = self.compared(operator, first, second)
+            if result:
+                if kind_now != kind:
+                    raise Leaves("a comparison of several types")
+                self.put(f"{result} = {found}")
+            else:
+                result, kind = self.temp(found) if len(node.ops) > 1 else found, kind_now
+            first = second
+            self.settle()
+        for _ in range(opened):
+            self.close()
+        return Number(f"({result})", kind)
+
+    def of_boolop(self, node: ast.BoolOp) -> Value:
+        found = self.number(node.values[0])
+        result = self.temp(found.text)
+        opened = 0
+        for each in node.values[1:]:
+            self.settle()
+            test = self.as_truth(found._replace(text=result))
+            self.open(f"if {test}:" if isinstance(node.op, ast.And) else f"if not {test}:")
+            opened += 1
+            further = self.number(each)
+            if further.kind != found.kind:
+                raise Leaves("`and` or `or` of several types")
+            self.put(f"{result} = {further.text}")
+            self.settle()
+        for _ in range(opened):
+            self.close()
+        return Number(result, found.kind)
+
+    def of_ifexp(self, node: ast.IfExp, wanted: str = "") -> Value:
+        test = self.truth(node.test)
+        self.settle()
+        self.open(f"if {test}:")
+        first = self.number(node.body, wanted)
+        at = len(self.lines)
+        indent = self.indent
+        self.temps += 1
+        result = f"t{self.temps}"
+        self.settle()
+        at = len(self.lines)
+        self.put(f"{result} = {first.text}")
+        self.close()
+        self.open("else:")
+        second = self.number(node.orelse, wanted)
+        if second.kind != first.kind:
+            if not wanted:
+                raise Leaves("a choice between several types")
+            self.settle()
+            self.put(f"{result} = {self.alike(second, wanted)}")
+            self.lines[at] = "  " * indent + f"{result} = {self.alike(first, wanted)}"
+            self.close()
+            return Number(result, wanted)
+        self.settle()
+        self.put(f"{result} = {second.text}")
+        self.close()
+        return Number(result, first.kind, max(first.bits, second.bits))
+
+    def of_attribute(self, node: ast.Attribute) -> Value:
+        found = self.object(node)
+        if type(found) in (float, int):
+            return self.of_constant(ast.Constant(found))
+        if isinstance(node.value, ast.Name) and node.attr == "size":
+            sizes = " * ".join(self.array(node.value).sizes)
+            return Number(f"({sizes})", "int", kinds.SMALL)
+        raise Leaves(f"attribute {node.attr}")
+
+    def object(self, node: ast.expr) -> Any:
+        """The function, module or number of a module that an expression names; None if none."""
+        if isinstance(node, ast.Name):
+            if self.called:
+                found = self.called[-1].object(node.id)
+            else:
+                kind = self.kinds.get(node.id)
+                found = kind.value if isinstance(kind, Object) else None
+            return found
+        if isinstance(node, ast.Attribute):
+            owner = self.object(node.value)
+            if type(owner).__name__ in ("module", "Late") or type(owner) is type(math):
+                return getattr(owner, node.attr, None)
+        return None

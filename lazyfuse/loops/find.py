@@ -1,0 +1,247 @@
+"""Finds the loops of a program's text, and lets each be taken over while it runs.
+
+Owns the text around a loop. In `for .part in LOOP.parts(items) if LOOP.tick() else (items,)`, the
+loop itself runs part by part; between two parts the compiled loop runs, if there is one:
+
+    for .part in (LOOP.parts(ITEMS) if LOOP.tick() else (ITEMS,)):
+        for TARGET in .part:
+            BODY
+        else:
+            if .part.__class__ is LOOP.kind and .part.wants():
+                .exit = .part.run((names...)); names... = .exit.values; .at = .exit.at
+                for .turn in .exit.turns:
+                    GUARDED BODY (leaving.py)
+                else:
+                    if .exit.broke: break
+                    continue
+                break
+            continue
+        break
+    else:
+        ELSE
+
+A loop of the program that is not hot pays for `tick` and one tuple. `LOOP` is an object among the
+code's constants: a program's names are its own.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from types import CodeType
+from typing import Any
+
+from lazyfuse.loops import leaving, take_over
+from lazyfuse.loops.leaving import AT, EXIT, method
+
+TURN = ".turn"
+_MARK = "\0lazyfuse loop "
+_BARRED = (
+    ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith, ast.FunctionDef,
+    ast.AsyncFunctionDef, ast.ClassDef, ast.Global, ast.Nonlocal, ast.Delete, ast.Import,
+    ast.ImportFrom, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
+    ast.Match,
+)  # fmt: skip
+"""What no compiled loop contains: its names may mean anything afterwards."""
+_SEES_NAMES = frozenset(("locals", "vars", "exec", "eval", "dir", "globals"))
+_MOST = 400
+"""Nodes of a loop that is looked at."""
+
+_found: dict[str, Any] = {}
+
+
+def rewrite(tree: ast.AST, path: str) -> bool:
+    """Prepare the loops of a syntax tree; whether there are any."""
+    if not isinstance(tree, ast.Module):
+        return False
+    finder = _Finder(path)
+    finder.scope(tree.body, set())
+    return finder.count > 0
+
+
+def insert(code: CodeType) -> CodeType:
+    """Put the loops into compiled code, where their marks are."""
+    constants = tuple(
+        insert(each)
+        if isinstance(each, CodeType)
+        else _found.get(each, each)
+        if isinstance(each, str) and each.startswith(_MARK)
+        else each
+        for each in code.co_consts
+    )
+    same = all(a is b for a, b in zip(constants, code.co_consts, strict=True))
+    return code if same else code.replace(co_consts=constants)
+
+
+class _Finder:
+    """Walks over the scopes of a text."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.count = 0
+
+    def scope(self, body: list[ast.stmt], bound: set[str]) -> None:
+        """The loops of a function or a module."""
+        for each in body:
+            for node in ast.walk(each):
+                if (
+                    isinstance(node, ast.Call)
+                    and isinstance(node.func, ast.Name)
+                    and (node.func.id in _SEES_NAMES)
+                ):
+                    bound = {"*"}
+        self.statements(body, "*" in bound)
+
+    def statements(self, body: list[ast.stmt], is_seen: bool) -> None:
+        for at, node in enumerate(body):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                if isinstance(node, ast.FunctionDef):
+                    take_over.functions[self.path, node.lineno, node.name] = copy.deepcopy(node)
+                    if node.decorator_list:
+                        first = node.decorator_list[0].lineno
+                        take_over.functions[self.path, first, node.name] = copy.deepcopy(node)
+                self.scope(node.body, set())
+                continue
+            if isinstance(node, ast.ClassDef):
+                self.statements(node.body, True)
+                continue
+            if isinstance(node, (ast.For, ast.While)) and not is_seen and _is_candidate(node):
+                body[at : at + 1] = self.taken(node)
+                continue
+            for name in ("body", "orelse", "finalbody"):
+                inner = getattr(node, name, None)
+                if isinstance(inner, list):
+                    self.statements(inner, is_seen)
+            for handler in getattr(node, "handlers", ()):
+                self.statements(handler.body, is_seen)
+
+    def taken(self, node: ast.For | ast.While) -> list[ast.stmt]:
+        """A loop with what lets it be taken over."""
+        self.count += 1
+        number, mark = self.count, f"{_MARK}{len(_found)}"
+        original = copy.deepcopy(node)
+        names = sorted({each.id for each in ast.walk(node) if isinstance(each, ast.Name)})
+        stored = sorted(
+            {
+                each.id
+                for each in ast.walk(node)
+                if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+            }
+        )
+        _found[mark] = take_over.Loop(original, names, stored, self.path)
+        guarded = leaving.guarded(original)
+        self.statements(node.body, False)
+        loop = ast.Constant(mark)
+        own = f".part{number}"  # loops in this one have others
+        between = _between(loop, own, names, stored, guarded)
+        part = ast.Name(own, ast.Load())
+        asked = method(loop, "tick")
+        made: list[ast.stmt]
+        if isinstance(node, ast.For):
+            parts = ast.IfExp(
+                asked,
+                method(loop, "parts", node.iter),
+                ast.Tuple([copy.deepcopy(node.iter)], ast.Load()),
+            )
+            inner: ast.stmt = ast.For(node.target, part, node.body, [*between, ast.Continue()])
+            made = [ast.For(ast.Name(own, ast.Store()), parts, [inner, ast.Break()], node.orelse)]
+        else:
+            parts = ast.IfExp(
+                asked, method(loop, "parts"), ast.Attribute(loop, "forever", ast.Load())
+            )
+            ended = [ast.Assign([ast.Name(own, ast.Store())], ast.Constant(None)), ast.Break()]
+            test = ast.If(ast.UnaryOp(ast.Not(), node.test), ended, [])
+            inner = ast.For(
+                ast.Name(TURN, ast.Store()), part, [test, *node.body], [*between, ast.Continue()]
+            )
+            made = [ast.For(ast.Name(own, ast.Store()), parts, [inner, ast.Break()], [])]
+            if node.orelse:
+                is_ended = ast.Compare(part, [ast.Is()], [ast.Constant(None)])
+                made.append(ast.If(is_ended, node.orelse, []))
+        made.append(ast.Assign([ast.Name(own, ast.Store())], ast.Constant(None)))
+        for each in made:
+            for inside in ast.walk(each):
+                if "lineno" in inside._attributes and not hasattr(inside, "lineno"):
+                    inside.lineno = inside.end_lineno = node.lineno  # type: ignore[attr-defined]
+                    inside.col_offset = inside.end_col_offset = node.col_offset  # type: ignore[attr-defined]
+        return made
+
+
+def _between(
+    loop: ast.expr, own: str, names: list[str], stored: list[str], guarded: list[ast.stmt]
+) -> list[ast.stmt]:
+    """Run the compiled loop after a part, and go on where it has stopped."""
+    part, out = ast.Name(own, ast.Load()), ast.Name(EXIT, ast.Load())
+    load: list[ast.expr] = [ast.Name(each, ast.Load()) for each in names]
+    values = ast.Tuple(load, ast.Load())
+    given = ".values"
+    one_by_one: list[ast.stmt] = [
+        ast.Assign([ast.Name(given, ast.Store())], method(part, "unbound"))
+    ]
+    for each in names:
+        add = ast.Expr(method(ast.Name(given, ast.Load()), "append", ast.Name(each, ast.Load())))
+        none = ast.Expr(
+            method(
+                ast.Name(given, ast.Load()), "append", ast.Attribute(loop, "unbound", ast.Load())
+            )
+        )
+        handler = ast.ExceptHandler(ast.Attribute(loop, "no_name", ast.Load()), None, [none])
+        one_by_one.append(ast.Try([add], [handler], [], []))
+    gather: ast.stmt = ast.Try(
+        [ast.Assign([ast.Name(given, ast.Store())], values)],
+        [ast.ExceptHandler(ast.Attribute(loop, "no_name", ast.Load()), None, one_by_one)],
+        [],
+        [],
+    )
+    run = ast.Assign(
+        [ast.Name(EXIT, ast.Store())], method(part, "run", ast.Name(given, ast.Load()))
+    )
+    back: list[ast.stmt] = []
+    for k, each in enumerate(stored):
+        value = ast.Subscript(ast.Attribute(out, "values", ast.Load()), ast.Constant(k), ast.Load())
+        is_set = ast.Compare(
+            copy.deepcopy(value), [ast.IsNot()], [ast.Attribute(loop, "unbound", ast.Load())]
+        )
+        back.append(ast.If(is_set, [ast.Assign([ast.Name(each, ast.Store())], value)], []))
+    drop = ast.Assign([ast.Name(given, ast.Store())], ast.Constant(None))
+    back.append(ast.Expr(method(out, "drop")))
+    at = ast.Assign([ast.Name(AT, ast.Store())], ast.Attribute(out, "at", ast.Load()))
+    broke = ast.If(ast.Attribute(out, "broke", ast.Load()), [_ended(own), ast.Break()], [])
+    turn = ast.For(
+        ast.Name(TURN, ast.Store()),
+        ast.Attribute(out, "turns", ast.Load()),
+        guarded,
+        [broke, ast.Continue()],
+    )
+    wants = ast.BoolOp(
+        ast.And(),
+        [
+            ast.Compare(
+                ast.Attribute(part, "__class__", ast.Load()),
+                [ast.Is()],
+                [ast.Attribute(loop, "kind", ast.Load())],
+            ),
+            method(part, "wants"),
+        ],
+    )
+    work = [gather, run, drop, ast.If(out, [*back, at, turn, ast.Break()], [])]
+    return [ast.If(wants, work, [])]
+
+
+def _ended(own: str) -> ast.stmt:
+    """Note whether a `while` has come to its end: its `else` runs then."""
+    ended = ast.IfExp(
+        ast.Attribute(ast.Name(EXIT, ast.Load()), "finished", ast.Load()),
+        ast.Constant(None),
+        ast.Name(own, ast.Load()),
+    )
+    return ast.Assign([ast.Name(own, ast.Store())], ended)
+
+
+def _is_candidate(node: ast.For | ast.While) -> bool:
+    computes = False
+    for count, each in enumerate(ast.walk(node)):
+        if isinstance(each, _BARRED) or count > _MOST:
+            return False
+        computes = computes or isinstance(each, (ast.BinOp, ast.AugAssign, ast.Subscript))
+    return computes

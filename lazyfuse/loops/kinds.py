@@ -1,0 +1,99 @@
+"""The kinds of values for which a loop is compiled: numbers by type, arrays by dtype and layout.
+
+Owns what a name's value is for a compiled loop, at its entry. Numbers are Python's ("int", "float",
+"bool") or NumPy's scalars, by dtype code ("i4", "f8", "b1"). In a compiled loop all of them are
+int64, float64 or a truth value.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+PYTHON = {"int": "i8", "float": "f8", "bool": "b1"}
+"""Python's numbers, by their kind, and the dtype that NumPy gives them."""
+SCALARS = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "f4", "f8")
+"""The dtypes of elements and NumPy scalars that loops compute with."""
+TYPES = {np.dtype(code).type: code for code in SCALARS if code != "b1"} | {np.bool_: "b1"}
+DTYPES = {np.dtype(kind): code for kind, code in TYPES.items()}
+MAKERS: dict[str, Any] = {code: kind for kind, code in TYPES.items()} | {
+    "int": int,
+    "float": float,
+    "bool": bool,
+}
+"""What makes a number of each kind."""
+SMALL = 40
+"""Python integers at entry have at most so many bits: sums and products of a few do not overflow.
+Larger ones have the kind "big"."""
+
+
+class ArrayKind(NamedTuple):
+    """An array at entry."""
+
+    code: str
+    rank: int
+    unit: bool
+    """Whether elements along its last axis lie side by side."""
+    writes: bool
+    """Whether the program may write to it."""
+
+
+class Unbound:
+    """The value of a name that has none."""
+
+    def __repr__(self) -> str:
+        return "<unbound>"
+
+
+UNBOUND = Unbound()
+
+
+class Object(NamedTuple):
+    """A value that is known by its identity: a function, a module, a type."""
+
+    value: Any
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Object) and other.value is self.value
+
+
+OTHER = "other"
+"""The kind of a value that a compiled loop cannot use."""
+
+
+def register(kind: str) -> str:
+    """The type of a variable that holds such a number: "i8", "f8" or "b1"."""
+    code = PYTHON.get(kind, kind)
+    return "b1" if code == "b1" else "f8" if code[0] == "f" else "i8"
+
+
+def is_float(kind: str) -> bool:
+    """Whether numbers of this kind are floats."""
+    return kind == "float" or kind in ("f4", "f8")
+
+
+def is_bool(kind: str) -> bool:
+    """Whether they are truth values."""
+    return kind in ("bool", "b1")
+
+
+def of_array(real: Any) -> ArrayKind | str:
+    """The kind of one of NumPy's arrays."""
+    code = DTYPES.get(real.dtype)
+    strides = real.strides
+    if code is None or not 1 <= len(strides) <= 4:
+        return OTHER
+    size = int(code[1:])
+    for step in strides:
+        if step % size:
+            return OTHER
+    flags = real.flags
+    return (
+        ArrayKind(code, len(strides), strides[-1] == size, flags.writeable)
+        if flags.aligned
+        else OTHER
+    )

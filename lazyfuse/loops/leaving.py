@@ -1,0 +1,82 @@
+"""A loop's body in Python that begins at any of its statements.
+
+Owns the second text of a body that a compiled loop has left: the same statements, each under a
+guard. `.at` is the number of the statement (meaning.numbered) at which Python goes on, 0 after it.
+Loops around that statement go on with what is left of them. Names that begin with a dot cannot be
+the program's.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from typing import Any
+
+from lazyfuse.loops.text import numbered
+
+AT, EXIT = ".at", ".exit"
+"""The statement to go on with; the `Exit` that says where the compiled loop is."""
+
+
+def guarded(unit: ast.For | ast.While) -> list[ast.stmt]:
+    """The body of one turn of a loop, from statement `.at` on."""
+    numbers = numbered(unit)
+    return [made for each in unit.body for made in _statement(each, numbers)]
+
+
+def _statement(node: ast.stmt, numbers: dict[ast.stmt, tuple[int, int, int]]) -> list[ast.stmt]:
+    first, inner, last = numbers[node]
+    at = ast.Name(AT, ast.Load())
+    arrive: ast.stmt = ast.If(
+        copy.copy(at), [_assign(AT, method(ast.Name(EXIT, ast.Load()), "arrive"))], []
+    )
+    if not isinstance(node, (ast.If, ast.For, ast.While)):
+        return [
+            _placed(node, ast.If(_compare(at, ast.LtE(), first), [arrive, copy.deepcopy(node)], []))
+        ]
+    arrive = ast.If(
+        _compare(at, ast.Eq(), first),
+        [_assign(AT, method(ast.Name(EXIT, ast.Load()), "arrive"))],
+        [],
+    )
+    within = _compare(ast.Name(AT, ast.Load()), ast.Gt(), first)
+    body = [made for each in node.body for made in _statement(each, numbers)]
+    orelse = [made for each in node.orelse for made in _statement(each, numbers)]
+    made: ast.stmt
+    if isinstance(node, ast.If):
+        chosen = ast.IfExp(within, _compare(at, ast.LtE(), inner), copy.deepcopy(node.test))
+        made = ast.If(chosen, body, orelse)
+    elif isinstance(node, ast.While):
+        made = ast.While(
+            ast.IfExp(within, ast.Constant(True), copy.deepcopy(node.test)), body, orelse
+        )
+    else:
+        rest = method(ast.Name(EXIT, ast.Load()), "rest", ast.Constant(first))
+        made = ast.For(
+            copy.deepcopy(node.target),
+            ast.IfExp(within, rest, copy.deepcopy(node.iter)),
+            body,
+            orelse,
+        )
+    return [_placed(node, ast.If(_compare(at, ast.LtE(), last), [arrive, made], []))]
+
+
+def _compare(left: ast.expr, operator: ast.cmpop, number: int) -> ast.expr:
+    return ast.Compare(left, [operator], [ast.Constant(number)])
+
+
+def _assign(name: str, value: ast.expr) -> ast.stmt:
+    return ast.Assign([ast.Name(name, ast.Store())], value)
+
+
+def method(owner: ast.expr, name: str, *arguments: ast.expr) -> ast.expr:
+    """A call of a method."""
+    return ast.Call(ast.Attribute(owner, name, ast.Load()), list(arguments), [])
+
+
+def _placed(like: ast.AST, made: Any) -> Any:
+    """Give new nodes the place of a statement."""
+    for node in ast.walk(made):
+        if "lineno" in node._attributes and not hasattr(node, "lineno"):
+            ast.copy_location(node, like)
+    return made

@@ -1,0 +1,441 @@
+"""Loops of Python, statement by statement, as text that frontend/ compiles.
+
+Owns what each statement means for values of known kinds: Python's and NumPy's results, bit for bit.
+Where a statement could raise, warn, or leave 64 bits, the text leaves before anything of it is
+stored: Python does that statement itself (leaving.py). So each statement first computes, then asks
+what would have gone wrong, then stores.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from lazyfuse.loops import kinds
+from lazyfuse.loops.calls import Calls
+from lazyfuse.loops.kinds import OTHER, UNBOUND, ArrayKind
+from lazyfuse.loops.text import (
+    BROKE,
+    FINISHED,
+    Again,
+    Kinds,
+    Leaves,
+    Meant,
+    Number,
+    Refused,
+    Row,
+    View,
+)  # fmt: skip
+
+_PASSES = 20  # over a loop's text, until the kinds at its beginning are known
+
+
+def meaning(unit: ast.For | ast.While, entry: Kinds, function_of: Callable[[Any], Any]) -> Meant:
+    """The text of a loop for names of these kinds; raises `Refused`."""
+    heads: dict[int, Kinds] = {}
+    for _ in range(_PASSES):
+        try:
+            return Writer(unit, entry, function_of, heads).write()
+        except Again:
+            continue
+    raise Refused(unit, "kinds that change and change")
+
+
+class Writer(Calls):
+    """Writes the text of one loop."""
+
+    def write(self) -> Meant:
+        begin = self._enter()
+        try:
+            self._unit()
+        except Leaves as why:
+            raise Refused(self.unit, str(why)) from why
+        self.put("leave(0)")
+        body = self.lines
+        self.lines, self.indent = [], 1
+        self.put("code = left()")
+        for (name, kind), slot in self.slots.items():
+            if isinstance(kind, View):
+                for k, part in enumerate(self.words_of(name, kind)):
+                    self.put(f"meta[{slot + k}] = {part}")
+                continue
+            held = "scalars" if kinds.register(kind) == "f8" else "meta"
+            value = self.variable(name, kind)
+            self.put(f"{held}[{slot}] = " + (value if held == "scalars" else f"int64({value})"))
+        for name, flag in self.flags.items():
+            self.put(f"meta[{self.counters[-1 - sorted(self.flags).index(name)]}] = {flag}")
+        self.put("meta[1] = cur")
+        for number, slot in self.counters.items():
+            if number > 0:
+                for k, part in enumerate(("cur", "stop", "step")):
+                    self.put(f"meta[{slot + k}] = {part}_{number}")
+        self.put("return int32(code)")
+        entered = {(name, kind) for name, kind, _ in self.enters}
+        for name, kind in self.slots:
+            if isinstance(kind, View):
+                begin += [f"  {part} = int64(0)" for part in self.words_of(name, kind)]
+            elif (name, kind) not in entered:
+                zero = {"f8": "0.0", "i8": "int64(0)", "b1": "False"}[kinds.register(kind)]
+                begin.append(f"  {self.variable(name, kind)} = {zero}")
+        text = "\n".join(["def loop(meta, scalars):", *begin, "  if begins():", *body, *self.lines])
+        return Meant(
+            text + "\n", self.enters, self.leaves, self.slots, self.counters, self.words,
+            frozenset(self.writes), self.constants,
+        )  # fmt: skip
+
+    def _enter(self) -> list[str]:
+        """Read what the loop begins with."""
+        self.indent = 1
+        stored = self.stored
+        names = {each.id for each in ast.walk(self.unit) if isinstance(each, ast.Name)}
+        for name in sorted(names):
+            kind = self.entry.get(name, OTHER)
+            if name in stored and not (isinstance(kind, str) and kind != OTHER):
+                self.enters.append((name, UNBOUND, 0))
+                self.kinds[name] = UNBOUND
+                self.flags[name] = f"{name}_set"
+                self.put(f"{name}_set = 0")
+            elif isinstance(kind, ArrayKind):
+                at = self._take(1 + 2 * kind.rank)
+                self.enters.append((name, kind, at))
+                self.put(f"{name}_p = pointer_{kind.code}(meta[{at}])")
+                for axis in range(kind.rank):
+                    self.put(f"{name}_n{axis} = meta[{at + 1 + axis}]")
+                    self.put(f"{name}_s{axis} = meta[{at + 1 + kind.rank + axis}]")
+            elif isinstance(kind, str) and kind != OTHER:
+                at = self._slot(name, kind)
+                self.enters.append((name, kind, at))
+                form = {"i8": "meta[{}]", "b1": "meta[{}] != 0", "f8": "scalars[{}]"}
+                value = form[kinds.register(kind)].format(at)
+                self.put(f"{self.variable(name, kind)} = {value}")
+        for k in range(len(self.flags)):
+            self.counters[-1 - k] = self._take(1)
+        for number in self._ranges():
+            self.counters[number] = self._take(3)
+            self.put(f"cur_{number} = 0")
+            self.put(f"stop_{number} = 0")
+            self.put(f"step_{number} = 0")
+        self.put("patience = int64(0)")
+        self.put("cur = meta[1]")
+        self.put("scratch = pointer_f8(meta[4])")
+        begin, self.lines, self.indent = self.lines, [], 2
+        return begin
+
+    def _ranges(self) -> list[int]:
+        return [self.numbers[each][0] for each in self.numbers if isinstance(each, ast.For)]
+
+    def _unit(self) -> None:
+        unit = self.unit
+        if isinstance(unit, ast.While):
+            self._while(unit, 0)
+            return
+        if not isinstance(unit.target, ast.Name):
+            raise Refused(unit, "a loop with several targets")
+        source = self.entry.get("*")
+        self.put("stop = meta[2]")
+        self.put("step = meta[3]")
+        if isinstance(source, ArrayKind):
+            at = self._take(3)
+            self.enters.append(("*", source, at))
+            self.put(f"items_p = pointer_{source.code}(meta[{at}])")
+            self.put(f"items_s = meta[{at + 2}]")
+            item = Number(self.loaded("items_p", "cur * items_s", source.code), source.code)
+        else:
+            item = Number("cur", "int", kinds.SMALL)
+        with self.loop_of(unit, 0) as again:
+            self.open("while (cur < stop) if step > 0 else (cur > stop):")
+            self.store_name(unit.target.id, item)
+            self.patience("1")
+            self.steady(unit, unit.target.id)
+            self.body(unit.body)
+            self.useful(unit)
+            again()
+            self.put("cur = cur + step")
+            self.close()
+        self.note(FINISHED)  # `break` has left, with its own code
+
+    def steady(self, unit: ast.For, name: str) -> None:
+        for each in unit.body:
+            for node in ast.walk(each):
+                stores = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+                if stores and node.id == name:  # type: ignore[attr-defined]
+                    raise Refused(node, f"{name} counts the loop's turns and is assigned")
+
+    def body(self, statements: list[ast.stmt]) -> None:
+        if not statements:
+            self.put("pass")
+        for each in statements:
+            if self.dead:
+                return
+            self.statement(each)
+
+    def statement(self, node: ast.stmt) -> None:
+        if not self.called:
+            self.at = self.numbers[node][0]
+        walk = getattr(self, "on_" + type(node).__name__.lower(), None)
+        before = len(self.lines), self.indent, dict(self.kinds), len(self.loops)
+        try:
+            if walk is None:
+                raise Leaves(type(node).__name__)
+            walk(node)
+            self.settle()
+        except Leaves as why:
+            self.why = node.lineno, str(why)
+            if self.called:
+                raise
+            del self.lines[before[0] :]
+            del self.loops[before[3] :]
+            self.indent, self.kinds = before[1], before[2]
+            self.pending.clear()
+            self.at = self.numbers[node][0]
+            self.leave()
+            self.dead = True
+
+    def on_pass(self, node: ast.Pass) -> None:
+        self.put("pass")
+
+    def on_expr(self, node: ast.Expr) -> None:
+        if not isinstance(node.value, ast.Constant):
+            raise Leaves("an expression")
+        self.put("pass")
+
+    def on_break(self, node: ast.Break) -> None:
+        self.loops[-1][1].append(dict(self.kinds))
+        if len(self.loops) == 1:
+            self.note(BROKE)
+            self.put("leave(1)")
+        else:
+            self.put("break")
+        self.dead = True
+
+    def on_continue(self, node: ast.Continue) -> None:
+        self.loops[-1][2].append(dict(self.kinds))
+        if len(self.loops) == 1 and isinstance(self.unit, ast.For):
+            self.put("cur = cur + step")
+        self.put("continue")
+        self.dead = True
+
+    def on_if(self, node: ast.If) -> None:
+        test = self.truth(node.test)
+        self.settle()
+        before = dict(self.kinds)
+        self.open(f"if {test}:")
+        self.body(node.body)
+        self.close()
+        then, then_dead = self.kinds, self.dead
+        self.kinds, self.dead = before, False
+        if node.orelse:
+            self.open("else:")
+            self.body(node.orelse)
+            self.close()
+        if self.dead:
+            self.kinds, self.dead = then, then_dead
+        elif not then_dead:
+            self.kinds = self.join(then, self.kinds, node)
+
+    def on_while(self, node: ast.While) -> None:
+        if node.orelse:
+            raise Leaves("else")
+        self._while(node, self.numbers[node][0])
+
+    def _while(self, node: ast.While, number: int) -> None:
+        with self.loop_of(node, number) as again:
+            self.open("while True:")
+            self.at = number
+            test = self.truth(node.test)
+            self.settle()
+            self.open(f"if not ({test}):")
+            if number == 0:
+                self.note(FINISHED)
+                self.put("leave(0)")
+            else:
+                self.put("break")
+            self.close()
+            self.at = self.numbers[node.body[0]][0] - 1
+            self.patience("1")
+            self.body(node.body)
+            if number == 0:
+                self.useful(node)
+            again()
+            self.close()
+
+    def useful(self, unit: ast.For | ast.While) -> None:
+        """Refuse a loop that is left in every turn."""
+        _, breaks, goes_on = self.loops[-1]
+        if self.dead and not breaks and not goes_on:
+            raise Refused(
+                unit, f"Python has to do line {self.why[0]} in every turn ({self.why[1]})"
+            )
+
+    def on_for(self, node: ast.For) -> None:
+        if node.orelse or not isinstance(node.target, ast.Name):
+            raise Leaves("a loop with several targets, or with else")
+        if self.called:
+            raise Leaves("a loop in a function that is called")
+        number = self.numbers[node][0]
+        start, stop, step = self.range(node.iter)
+        self.settle()
+        limit = 1 << kinds.SMALL
+        for each in (start, stop):
+            if each.bits > kinds.SMALL:
+                self.leave(f"({each.text} > {limit}) | ({each.text} < -{limit})")
+        self.put(f"stop_{number} = {stop.text}")
+        self.put(f"step_{number} = {step}")
+        self.put(f"cur_{number} = {start.text}")
+        self.steady(node, node.target.id)
+        sign = "<" if step > 0 else ">"
+        with self.loop_of(node, number) as again:
+            self.open(f"for now_{number} in range({start.text}, stop_{number}, {step}):")
+            self.put(f"cur_{number} = now_{number}")
+            self.at = self.numbers[node.body[0]][0] - 1
+            if any(
+                isinstance(each, (ast.For, ast.While)) for each in ast.walk(node) if each != node
+            ):
+                pass
+            self.store_name(node.target.id, Number(f"now_{number}", "int", kinds.SMALL))
+            self.patience("1")
+            self.body(node.body)
+            again()
+            self.close()
+        del sign
+
+    def range(self, node: ast.expr) -> tuple[Number, Number, int]:
+        if not (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and self.object(node.func) is range
+            and not node.keywords
+            and 1 <= len(node.args) <= 3
+        ):
+            raise Leaves("a loop over more than a range")
+        given = [self.index(each) for each in node.args[:2]]
+        step = 1
+        if len(node.args) == 3:
+            try:
+                step = ast.literal_eval(node.args[2])
+            except ValueError:
+                raise Leaves("a step that is not known") from None
+            if type(step) is not int or step == 0 or abs(step) >> 20:
+                raise Leaves("a step that is not known")
+        held = [Number(self.temp(each.text), "int", each.bits) for each in given]
+        if len(held) == 1:
+            return Number("int64(0)", "int", 1), held[0], step
+        return held[0], held[1], step
+
+    def on_assign(self, node: ast.Assign) -> None:
+        if len(node.targets) == 1 and isinstance(node.targets[0], ast.Tuple):
+            self._unpack(node.targets[0], node.value)
+            return
+        if len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
+            self._store(node.targets[0], node.value)
+            return
+        found = self.value(node.value)
+        if any(not isinstance(each, ast.Name) for each in node.targets):
+            raise Leaves("several targets")
+        if isinstance(found, Row):
+            for each in node.targets:
+                self.store_view(each.id, found)  # type: ignore[attr-defined]
+            return
+        value = found
+        self.settle()
+        for each in node.targets:
+            self.store_name(each.id, value)  # type: ignore[attr-defined]
+
+    def _unpack(self, target: ast.Tuple, node: ast.expr) -> None:
+        if not isinstance(node, ast.Tuple) or len(node.elts) != len(target.elts):
+            raise Leaves("a tuple of unknown length")
+        values = []
+        for each in node.elts:
+            value = self.number(each)
+            values.append(value._replace(text=self.temp(value.text)))
+        places: list[Any] = []
+        for place in target.elts:
+            if isinstance(place, ast.Name):
+                places.append(None)
+            elif isinstance(place, ast.Subscript):
+                if any(name in self.names(place) for name in self._bound(target)):
+                    raise Leaves("a target that depends on another")
+                places.append(self.place(place))
+            else:
+                raise Leaves("a target")
+        self.settle()
+        kept = [
+            None if found is None else self.as_element(value, found[2])
+            for found, value in zip(places, values, strict=True)
+        ]
+        self.settle()
+        for place, found, value, kept_value in zip(target.elts, places, values, kept, strict=True):
+            if found is None:
+                self.store_name(place.id, value)  # type: ignore[attr-defined]
+            else:
+                self.put(f"{found[0]}[{found[1]}] = {kept_value}")
+
+    @staticmethod
+    def _bound(target: ast.Tuple) -> set[str]:
+        return {each.id for each in target.elts if isinstance(each, ast.Name)}
+
+    @staticmethod
+    def names(node: ast.AST) -> set[str]:
+        return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+    def on_augassign(self, node: ast.AugAssign) -> None:
+        if isinstance(node.target, ast.Name):
+            before = self.of_name(ast.Name(node.target.id, ast.Load()))
+            if not isinstance(before, Number):
+                raise Leaves("an array")
+            value = self.binary(node.op, before, self.number(node.value))
+            self.settle()
+            self.store_name(node.target.id, value)
+            return
+        if not isinstance(node.target, ast.Subscript):
+            raise Leaves("a target")
+        part = self.subscript(node.target)
+        if isinstance(part, Row):
+            self._store_row(node.target, self.of_rows(node.op, part, self.value(node.value)))
+            return
+        pointer, at, code = self.place(node.target)
+        held = self.temp(at)
+        before = Number(self.temp(self.loaded(pointer, held, code)), code)
+        value = self.binary(node.op, before, self.number(node.value))
+        kept = self.as_element(value, code)
+        self.settle()
+        self.put(f"{pointer}[{held}] = {kept}")
+
+    def _store(self, target: ast.Subscript, node: ast.expr) -> None:
+        if self.is_row(target):
+            self._store_row(target, self.value(node))
+            return
+        code = self.array(target.value).kind.code
+        value = self.number(node, code)
+        value = value._replace(text=self.temp(value.text))
+        pointer, at, code = self.place(target)
+        kept = self.as_element(value, code)
+        self.settle()
+        self.put(f"{pointer}[{at}] = {kept}")
+
+    def store_name(self, name: str, value: Number) -> None:
+        """Assign a number to a name."""
+        if self.called:
+            scope = self.called[-1]
+            held = f"{scope.prefix}{name}_{value.kind}"
+            self.put(f"{held} = {value.text}")
+            scope.kinds[name] = Number(held, value.kind, value.bits)
+            return
+        self.put(f"{self.variable(name, value.kind)} = {value.text}")
+        if name in self.flags:
+            self.put(f"{name}_set = 1")
+        self.kinds[name] = value.kind
+
+    def store_view(self, name: str, found: Row) -> None:
+        """Assign a view of an array to a name."""
+        part = found.part
+        if part is None or part.view is None or self.called:
+            raise Leaves("an array of its own")
+        self.settle()
+        words = self.words_of(name, part.view)
+        for word, text in zip(words, [*part.keys, part.length], strict=True):
+            self.put(f"{word} = {text}")
+        if name in self.flags:
+            self.put(f"{name}_set = 1")
+        self.kinds[name] = part.view

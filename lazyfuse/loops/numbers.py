@@ -1,0 +1,311 @@
+"""Operators on numbers, and numbers as elements of arrays, as Python and NumPy have them.
+
+Owns where an operation leaves: integers of Python beyond 64 bits, divisors that are zero, integers
+of NumPy that wrap, and floats of NumPy whose operation would warn. The last are asked for once a
+statement, by its results: what is not finite shows in what is computed from it.
+"""
+
+from __future__ import annotations
+
+import ast
+
+import numpy as np
+
+from lazyfuse.loops import kinds
+from lazyfuse.loops.text import BITS, Leaves, Number, Text
+
+
+class Numbers(Text):
+    """Writes arithmetic."""
+
+    def settle(self) -> None:
+        """Leave where NumPy would have warned of one of this statement's operations."""
+        pending, self.pending = self.pending, []
+        last = [each for each in pending if each[3] not in self.covered]
+        self.covered.clear()
+        if not last:
+            return
+        tests = " | ".join(f"({r} - {r} != 0.0)" for _, _, _, r in last)
+        self.open(f"if {tests}:")
+        for op, a, b, r in pending:
+            if op == "sqrt":
+                self.leave(f"{a} < 0.0")
+                continue
+            ends = f"(abs({a}) < np.inf) & (abs({b}) < np.inf)"
+            self.leave(
+                f"((abs({r}) == np.inf) & {ends}) | (({r} != {r}) & ({a} == {a}) & ({b} == {b}))"
+            )
+        self.close()
+
+    def watched(self, op: str, kind: str, text: str, *operands: str) -> Number:
+        """A float of NumPy's, whose operation warns where its result is not finite."""
+        held = self.temp(text)
+        if op != "div":
+            self.covered.update(operands)
+        else:
+            self.covered.add(operands[0])
+        self.pending.append((op, operands[0], operands[-1], held))
+        return Number(held, kind)
+
+    def binary(self, op: ast.operator, first: Number, second: Number) -> Number:
+        """`first op second`."""
+        a, b = first.kind, second.kind
+        if a in kinds.PYTHON and b in kinds.PYTHON:
+            if "float" in (a, b):
+                return self._floats(op, first, second, "float")
+            return self._integers(op, first, second)
+        code = self.promoted(first, second)
+        if code is None:
+            raise Leaves("types that do not mix")
+        if code[0] == "f":
+            return self._floats(op, first, second, code)
+        if isinstance(op, ast.Div):
+            return self._floats(op, first, second, "f8")
+        return self._wrapping(op, first, second, code)
+
+    @staticmethod
+    def promoted(first: Number, second: Number) -> str | None:
+        """NumPy's type for two numbers (NEP 50)."""
+        a, b = first.kind, second.kind
+        if "b1" in (a, b):
+            return None
+        for one, other in ((a, b), (b, a)):
+            if one in kinds.PYTHON:
+                if one == "float":
+                    return other if other[0] == "f" else "f8"
+                return other
+        found = np.promote_types(a, b)
+        code = found.kind + str(found.itemsize)
+        return code if code in kinds.SCALARS else None
+
+    def _integers(self, op: ast.operator, first: Number, second: Number) -> Number:
+        """Python's integers: beyond 64 bits Python goes on."""
+        if first.kind == second.kind == "bool" and isinstance(
+            op, (ast.BitAnd, ast.BitOr, ast.BitXor)
+        ):
+            sign = {ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^"}[type(op)]
+            return Number(f"({first.text} {sign} {second.text})", "bool")
+        return self._whole(op, first, second, "int")
+
+    def _whole(self, op: ast.operator, first: Number, second: Number, kind: str) -> Number:
+        a, b = self.temp(self.widened(first)), self.temp(self.widened(second))
+        if isinstance(op, (ast.Add, ast.Sub, ast.Mult)):
+            sign, name = {ast.Add: ("+", "add"), ast.Sub: ("-", "sub"), ast.Mult: ("*", "mul")}[
+                type(op)
+            ]
+            bits = first.bits + second.bits if name == "mul" else max(first.bits, second.bits) + 1
+            if bits > 62:
+                self.leave(f"{name}_overflows({a}, {b})")
+            return Number(self.temp(f"{a} {sign} {b}"), kind, min(63, bits))
+        if isinstance(op, (ast.BitAnd, ast.BitOr, ast.BitXor)):
+            sign = {ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^"}[type(op)]
+            bits = max(first.bits, second.bits)
+            if isinstance(op, ast.BitAnd) and isinstance(second.text, str):
+                for each in (first, second):
+                    if each.text.startswith("int64(") and each.text[6:-1].isdigit():
+                        bits = min(bits, each.bits)
+            return Number(f"({a} {sign} {b})", kind, bits)
+        if isinstance(op, ast.RShift):
+            self.leave(f"{b} < 0")
+            return Number(f"({a} >> ({b} if {b} < 63 else 63))", kind, first.bits)
+        if isinstance(op, ast.LShift):
+            self.leave(f"({b} < 0) | ({b} > 62)")
+            moved = self.temp(f"{a} << {b}")
+            self.leave(f"({moved} >> {b}) != {a}")
+            return Number(moved, kind)
+        if isinstance(op, (ast.FloorDiv, ast.Mod)):
+            self.leave(f"({b} == 0) | (({b} == -1) & ({a} == {-(1 << 63)}))")
+            sign = "//" if isinstance(op, ast.FloorDiv) else "%"
+            bits = first.bits if sign == "//" else second.bits
+            return Number(self.temp(f"{a} {sign} {b}"), kind, min(63, bits + 1))
+        if isinstance(op, ast.Div):
+            self.leave(f"{b} == 0")
+            for each, text in ((first, a), (second, b)):
+                if each.bits > 53:
+                    self.leave(f"({text} > {1 << 53}) | ({text} < {-(1 << 53)})")
+            return Number(f"({a} / {b})", "float")
+        if isinstance(op, ast.Pow) and second.text == "int64(2)":
+            if 2 * first.bits > 62:
+                self.leave(f"mul_overflows({a}, {a})")
+            return Number(f"({a} * {a})", kind, min(63, 2 * first.bits))
+        raise Leaves("an operator of integers")
+
+    def _wrapping(self, op: ast.operator, first: Number, second: Number, code: str) -> Number:
+        """NumPy's integers: where they wrap, NumPy warns."""
+        if isinstance(op, ast.Pow):
+            raise Leaves("an operator of integers")
+        high = (1 << (8 * int(code[1:]) - (code[0] == "i"))) - 1
+        low = -high - 1 if code[0] == "i" else 0
+        for each in (first, second):
+            if each.kind == "int" and code != "i8":
+                held = self.widened(each)
+                self.leave(f"({held} < {low}) | ({held} > {high})")
+        if isinstance(op, ast.LShift):
+            a, b = self.temp(self.widened(first)), self.temp(self.widened(second))
+            self.leave(f"({b} < 0) | ({b} > {8 * int(code[1:]) - 1})")
+            cast = {"i": "int", "u": "uint"}[code[0]] + str(8 * int(code[1:]))
+            return Number(self.temp(f"int64({cast}({a} << {b}))"), code, BITS.get(code, 63))
+        found = self._whole(op, first, second, code)
+        if isinstance(op, (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv)) and code != "i8":
+            held = self.temp(found.text)
+            self.leave(f"({held} < {low}) | ({held} > {high})")
+            return Number(held, code, min(63, 8 * int(code[1:])))
+        return found._replace(kind=code)
+
+    def as_float(self, value: Number, kind: str) -> str:
+        """A number as the float that an operation of that kind takes."""
+        text = value.text
+        if kinds.is_float(value.kind):
+            if kind == "f4" and value.kind == "float":
+                single = self.temp(f"float64(float32({text}))")
+                self.leave(f"(abs({single}) == np.inf) & (abs({text}) != np.inf)")
+                return single
+            return text
+        return f"float64({self.widened(value)})"
+
+    def _floats(self, op: ast.operator, first: Number, second: Number, kind: str) -> Number:
+        a, b = self.as_float(first, kind), self.as_float(second, kind)
+        is_python = kind == "float"
+        names = {
+            ast.Add: ("+", "add"),
+            ast.Sub: ("-", "sub"),
+            ast.Mult: ("*", "mul"),
+            ast.Div: ("/", "div"),
+        }
+        if type(op) in names:
+            sign, name = names[type(op)]
+            if name == "div":
+                b = self.temp(b)
+                self.leave(f"{b} == 0.0")
+            text = f"({a} {sign} {b})"
+            if is_python:
+                return Number(text, kind)
+            a = a if a.isidentifier() else self.temp(a)
+            b = b if b.isidentifier() else self.temp(b)
+            text = f"({a} {sign} {b})"
+            return self.watched(
+                name, kind, f"float64(float32({text}))" if kind == "f4" else text, a, b
+            )
+        if kind == "f4":
+            raise Leaves("an operator of single precision")
+        if isinstance(op, ast.Pow):
+            return self._power(a, b, kind)
+        if isinstance(op, (ast.FloorDiv, ast.Mod)):
+            a, b = self.temp(a), self.temp(b)
+            self.leave(f"not ((abs({a}) < np.inf) & (abs({b}) < np.inf) & ({b} != 0.0))")
+            rest = self.temp(f"libm_fmod({a}, {b})")
+            differs = self.temp(f"({rest} != 0.0) & (({b} < 0.0) != ({rest} < 0.0))")
+            if isinstance(op, ast.Mod):
+                zero = f"np.copysign(0.0, {b})"
+                return Number(
+                    self.temp(
+                        f"({rest} + {b} if {differs} else {rest}) if {rest} != 0.0 else {zero}"
+                    ),
+                    kind,
+                )
+            whole = self.temp(f"({a} - {rest}) / {b}")
+            whole = self.temp(f"{whole} - 1.0 if {differs} else {whole}")
+            self.leave(f"abs({whole}) == np.inf")
+            down = self.temp(f"np.floor({whole})")
+            down = self.temp(f"{down} + 1.0 if {whole} - {down} > 0.5 else {down}")
+            return Number(
+                self.temp(f"{down} if {whole} != 0.0 else np.copysign(0.0, {a} / {b})"), kind
+            )
+        raise Leaves("an operator of floats")
+
+    def _power(self, a: str, b: str, kind: str) -> Number:
+        a, b = self.temp(a), self.temp(b)
+        self.leave(
+            f"(not ((abs({a}) < np.inf) & (abs({b}) < np.inf))) | (({a} == 0.0) & ({b} < 0.0)) | "
+            f"(({a} < 0.0) & (np.floor({b}) != {b}))"
+        )
+        held = self.temp(f"libm_pow({a}, {b})")
+        self.leave(f"abs({held}) == np.inf")
+        return Number(held, kind)
+
+    def compared(self, operator: ast.cmpop, first: Number, second: Number) -> tuple[str, str]:
+        signs = {
+            ast.Lt: "<",
+            ast.LtE: "<=",
+            ast.Gt: ">",
+            ast.GtE: ">=",
+            ast.Eq: "==",
+            ast.NotEq: "!=",
+        }
+        sign = signs.get(type(operator))
+        if sign is None:
+            raise Leaves("a comparison")
+        is_python = first.kind in kinds.PYTHON and second.kind in kinds.PYTHON
+        texts = [self.widened(each) for each in (first, second)]
+        floats = [kinds.is_float(each.kind) for each in (first, second)]
+        if any(floats) and not all(floats):
+            whole = first if floats[1] else second
+            if whole.bits > 53:
+                held = self.widened(whole)
+                self.leave(f"({held} > {1 << 53}) | ({held} < {-(1 << 53)})")
+        if not is_python and "f4" in (first.kind, second.kind):
+            # NEP 50: a Python number is rounded to single precision first
+            texts = [
+                f"float64(float32({text}))" if each.kind in kinds.PYTHON else text
+                for each, text in zip((first, second), texts, strict=True)
+            ]
+        return f"{texts[0]} {sign} {texts[1]}", "bool" if is_python else "b1"
+
+    @staticmethod
+    def widened(value: Number) -> str:
+        return f"int64(1 if {value.text} else 0)" if kinds.is_bool(value.kind) else value.text
+
+    @staticmethod
+    def alike(value: Number, code: str) -> str:
+        """A number as one of dtype `code`, where both are exact."""
+        if (
+            code == "f8"
+            and not kinds.is_bool(value.kind)
+            and (kinds.is_float(value.kind) or value.bits <= 53)
+        ):
+            return f"float64({value.text})"
+        if code[0] in "iu" and value.kind in ("int", code) and value.bits < 8 * int(code[1:]):
+            return f"int64({value.text})"
+        if value.kind == code:
+            return value.text
+        raise Leaves("a choice between several types")
+
+    @staticmethod
+    def as_truth(found: Number) -> str:
+        kind = kinds.register(found.kind)
+        if kind == "b1":
+            return found.text
+        return f"({found.text} != {'0.0' if kind == 'f8' else '0'})"
+
+    def as_element(self, value: Number, code: str) -> str:
+        """A number as an element of that dtype, as NumPy's assignment converts it."""
+        kind, text = value.kind, value.text
+        if code == "b1":
+            if not kinds.is_bool(kind):
+                return f"uint8(1 if {text} != 0 else 0)"
+            return f"uint8(1 if {text} else 0)"
+        if code[0] == "f":
+            if kinds.register(kind) == "b1":
+                text = f"int64(1 if {text} else 0)"
+            if code == "f8":
+                return f"float64({text})"
+            single = self.temp(f"float32({text})")
+            if kind != "f4":
+                wide = self.temp(f"float64({text})")
+                self.leave(f"(abs(float64({single})) == np.inf) & (abs({wide}) != np.inf)")
+            return single
+        cast = {"i": "int", "u": "uint"}[code[0]] + str(8 * int(code[1:]))
+        if kinds.is_float(kind):
+            limit = 1 << (8 * int(code[1:]) - (code[0] == "i"))
+            least = -float(limit) if code[0] == "i" else 0.0
+            self.leave(f"not (({text} >= {least}) & ({text} < {float(limit)}))")
+            return f"{cast}(int64({text}))"
+        if kinds.is_bool(kind):
+            return f"{cast}(1 if {text} else 0)"
+        if kind != code and code != "i8":
+            high = (1 << (8 * int(code[1:]) - (code[0] == "i"))) - 1
+            low = -high - 1 if code[0] == "i" else 0
+            held = self.temp(text)
+            self.leave(f"({held} < {low}) | ({held} > {high})")
+            text = held
+        return f"{cast}({text})"

@@ -1,0 +1,318 @@
+"""Arrays in loops: their elements, rows and columns, and expressions of these.
+
+Owns indices and slices, and the statements that write a part of an array. Such a statement first
+computes all elements in working memory, then asks the flags of the processor whether NumPy would
+have warned, and then stores; so operands may overlap what is written.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from lazyfuse.loops import kinds
+from lazyfuse.loops.kinds import ArrayKind
+from lazyfuse.loops.numbers import Numbers
+from lazyfuse.loops.text import BITS, ROOM, Array, Leaves, Maybe, Number, Part, Row, Value, View
+
+
+class Rows(Numbers):
+    """Writes what reads and writes arrays."""
+
+    def array(self, node: ast.expr) -> Array:
+        """The array, or the view of an axis, that a name holds."""
+        if not isinstance(node, ast.Name) or self.called:
+            raise Leaves("what is no array")
+        name, kind = node.id, self.kinds.get(node.id)
+        if isinstance(kind, Maybe) and isinstance(kind.kind, View):
+            self.leave(f"{name}_set == 0")
+            kind = self.kinds[name] = kind.kind
+        if isinstance(kind, ArrayKind) and name not in self.stored:
+            axes = tuple(range(kind.rank))
+            return Array(name, kind, axes, "", tuple([f"{name}_n{k}" for k in axes]), ())
+        if isinstance(kind, View):
+            base = self.entry[kind.base]
+            *keys, count = self.words_of(name, kind)
+            terms = [key if k != kind.axis else "" for k, key in enumerate(keys)]
+            first = " + ".join(
+                f"{key} * {self.stride(kind.base, base, k)}" for k, key in enumerate(terms) if key
+            )
+            begin = f"{keys[kind.axis]} * {self.stride(kind.base, base, kind.axis)}"
+            first = f"{first} + {begin}" if first else begin
+            return Array(kind.base, base, (kind.axis,), first, (count,), tuple(keys))
+        raise Leaves("what is no array")
+
+    def stride(self, name: str, kind: ArrayKind, axis: int) -> str:
+        return "int64(1)" if kind.unit and axis == kind.rank - 1 else f"{name}_s{axis}"
+
+    @staticmethod
+    def _keys(node: ast.Subscript) -> list[ast.expr]:
+        return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+    def is_row(self, node: ast.Subscript) -> bool:
+        keys = self._keys(node)
+        rank = len(self.array(node.value).sizes)
+        return len(keys) < rank or any(isinstance(each, ast.Slice) for each in keys)
+
+    def of_subscript(self, node: ast.Subscript) -> Value:
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+            sizes = self.array(node.value.value).sizes
+            axis = node.slice.value if isinstance(node.slice, ast.Constant) else None
+            if type(axis) is int and -len(sizes) <= axis < len(sizes):
+                return Number(sizes[axis], "int", kinds.SMALL)
+            raise Leaves("a shape")
+        return self.subscript(node)
+
+    def subscript(self, node: ast.Subscript) -> Value:
+        if isinstance(node.slice, ast.Name) and not self.called:
+            kind = self.kinds.get(node.slice.id)
+            kind = kind.kind if isinstance(kind, Maybe) else kind
+            if isinstance(kind, (View, ArrayKind)):
+                return self.gathered(self.array(node.value), self.value(node.slice))
+        if self.is_row(node):
+            return self.whole(self.part(node))
+        pointer, at, code = self.place(node)
+        return Number(self.temp(self.loaded(pointer, at, code)), code, BITS.get(code, 63))
+
+    def gathered(self, array: Array, places: Value) -> Row:
+        """`array[places]`: a new array."""
+        if not isinstance(places, Row) or places.code[0] not in "iu" or len(array.sizes) != 1:
+            raise Leaves("an index of this type")
+        size = array.sizes[0]
+        self.temps += 1
+        q, bad = f"q{self.temps}", self.temp("0")
+        at = places.element(q)
+        self.open(f"for {q} in range({places.length}):")
+        self.put(f"{bad} = 1 if ({at} < -{size}) | ({at} >= {size}) else {bad}")
+        self.close()
+        self.leave(f"{bad} != 0")
+        part = self.part_of(array, [ast.Slice()])
+        one = self.whole(part).element
+
+        def element(q: str) -> str:
+            at = places.element(q)
+            return one(f"({at} + {size} if {at} < 0 else {at})")
+
+        return Row(array.kind.code, places.length, element)
+
+    def loaded(self, pointer: str, at: str, code: str) -> str:
+        element = f"{pointer}[{at}]"
+        if code == "b1":
+            return f"({element} != 0)"
+        if code == "f4":
+            return f"float64({element})"
+        return element if code in ("f8", "i8") else f"int64({element})"
+
+    def inside(self, node: ast.expr, size: str) -> str:
+        """An index along an axis, counted from its beginning; leaves where there is none."""
+        found = self.index(node)
+        if found.text.startswith("int64(") and found.text[6:-1].isdigit():
+            self.leave(f"{found.text} >= {size}")
+            return found.text
+        held = self.temp(found.text)
+        wrapped = self.temp(f"{held} + {size} if {held} < 0 else {held}")
+        self.leave(f"({wrapped} < 0) | ({wrapped} >= {size})")
+        return wrapped
+
+    def place(self, node: ast.Subscript) -> tuple[str, str, str]:
+        """The pointer of an array, the offset of one of its elements, and its dtype."""
+        array = self.array(node.value)
+        keys = self._keys(node)
+        if len(keys) != len(array.sizes) or any(isinstance(each, ast.Slice) for each in keys):
+            raise Leaves("a part of an array")
+        if isinstance(node.ctx, ast.Store):
+            self.written(array.name, array.kind)
+        terms = [array.first] if array.first else []
+        for axis, size, key in zip(array.axes, array.sizes, keys, strict=True):
+            at = self.inside(key, size)
+            step = self.stride(array.name, array.kind, axis)
+            terms.append(at if step == "int64(1)" else f"{at} * {step}")
+        return f"{array.name}_p", " + ".join(terms), array.kind.code
+
+    def written(self, name: str, kind: ArrayKind) -> None:
+        if not kind.writes:
+            raise Leaves("an array that is read-only")
+        self.writes.add(name)
+
+    def part(self, node: ast.Subscript) -> Part:
+        """A view of one axis."""
+        array = self.array(node.value)
+        if isinstance(node.ctx, ast.Store):
+            self.written(array.name, array.kind)
+        return self.part_of(array, self._keys(node))
+
+    def part_of(self, array: Array, keys: list[ast.expr]) -> Part:
+        """The part of an array that these keys select, along one axis."""
+        if len(keys) > len(array.sizes):
+            raise Leaves("too many indices")
+        keys = [*keys, *[ast.Slice()] * (len(array.sizes) - len(keys))]
+        if sum(isinstance(each, ast.Slice) for each in keys) != 1:
+            raise Leaves("a part of several axes")
+        terms, count, step = [array.first] if array.first else [], "", ""
+        made: list[str] = list(array.keys) or [""] * array.kind.rank
+        view: View | None = None
+        for axis, size, key in zip(array.axes, array.sizes, keys, strict=True):
+            stride = self.stride(array.name, array.kind, axis)
+            if isinstance(key, ast.Slice):
+                at, count, by = self.bounds(key, size)
+                step = stride if by == 1 else f"(-{stride})"
+                view = View(array.name, axis) if by == 1 else None
+                made[axis] = self.temp(f"{made[axis]} + {at}") if made[axis] else at
+            else:
+                at = self.inside(key, size)
+                made[axis] = at
+            if at != "int64(0)":
+                terms.append(at if stride == "int64(1)" else f"{at} * {stride}")
+        first = self.temp(" + ".join(terms)) if terms else "int64(0)"
+        return Part(f"{array.name}_p", first, count, step, array.kind.code, view, tuple(made))
+
+    def bounds(self, node: ast.Slice, size: str) -> tuple[str, str, int]:
+        """Where a slice begins, and how many elements it has."""
+        if node.step is not None:
+            whole = node.lower is None and node.upper is None
+            if isinstance(node.step, ast.UnaryOp) and ast.unparse(node.step) == "-1" and whole:
+                return f"({size} - 1 if {size} > 0 else 0)", size, -1
+            if not (isinstance(node.step, ast.Constant) and node.step.value == 1):
+                raise Leaves("a slice with a step")
+        ends = []
+        for each, other in ((node.lower, "int64(0)"), (node.upper, size)):
+            if each is None or (isinstance(each, ast.Constant) and each.value is None):
+                ends.append(other)
+                continue
+            held = self.temp(self.index(each).text)
+            held = self.temp(f"{held} + {size} if {held} < 0 else {held}")
+            held = self.temp(f"{held} if {held} > 0 else 0")
+            ends.append(self.temp(f"{held} if {held} < {size} else {size}"))
+        if ends[0] == "int64(0)":
+            return ends[0], ends[1], 1
+        return ends[0], self.temp(f"{ends[1]} - {ends[0]} if {ends[1]} > {ends[0]} else 0"), 1
+
+    def whole(self, part: Part) -> Row:
+        """The elements of a view."""
+
+        def element(q: str) -> str:
+            step = q if part.step == "int64(1)" else f"{q} * {part.step}"
+            at = step if part.first == "int64(0)" else f"{part.first} + {step}"
+            return self.loaded(part.pointer, at, part.code)
+
+        return Row(part.code, part.length, element, part)
+
+    def _flipped(self, found: Value) -> Row:
+        if not isinstance(found, Row) or found.part is None:
+            raise Leaves("flip")
+        part = found.part
+        last = self.temp(
+            f"{part.first} + ({part.length} - 1) * {part.step} if {part.length} > 0 else 0"
+        )
+        return self.whole(part._replace(first=last, step=f"(-{part.step})"))
+
+    def of_rows(self, op: ast.operator, left: Value, right: Value) -> Row:
+        """An operator on arrays, element by element."""
+        names = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+        sign = names.get(type(op))
+        if sign is None:
+            raise Leaves("an operator of arrays")
+        codes = [each.code if isinstance(each, Row) else each.kind for each in (left, right)]
+        if any(code not in ("f8", "float", "int", "i8", "i4", "i2", "u1", "u2") for code in codes):
+            raise Leaves("an operator of arrays of this type")
+        if not any(kinds.is_float(code) for code in codes) and sign != "/":
+            raise Leaves("an operator of arrays of integers")
+        counts = [each.length for each in (left, right) if isinstance(each, Row)]
+        count = counts[0]
+        if len(counts) == 2 and counts[0] != counts[1]:
+            # one element would be repeated: Python does that
+            self.leave(f"{counts[0]} != {counts[1]}")
+        a, b = [self._element(each) for each in (left, right)]
+        return Row("f8", count, lambda q: f"({a(q)} {sign} {b(q)})")
+
+    def _element(self, value: Value) -> Callable[[str], str]:
+        if isinstance(value, Row):
+            element = value.element
+            return element if value.code == "f8" else lambda q: f"float64({element(q)})"
+        held = self.temp(f"float64({self.widened(value)})")
+        return lambda q: held
+
+    def room(self, count: str) -> str:
+        """Working memory for so many floats, until the statement ends."""
+        self.leave(f"{count} > meta[{ROOM}]")
+        return "scratch"
+
+    def computed(self, row: Row) -> Part:
+        """The elements of an expression in working memory; leaves where NumPy would warn."""
+        memory = self.room(row.length)
+        self.temps += 1
+        q = f"q{self.temps}"
+        self.put(f"patience = patience + {row.length}")
+        self.put("clear_flags()")
+        self.open(f"for {q} in range({row.length}):")
+        self.put("independent()")  # nothing else lies in working memory
+        self.put(f"{memory}[{q}] = {row.element(q)}")
+        self.close()
+        self.leave("(test_flags() & 11) != 0")
+        return Part(memory, "int64(0)", row.length, "int64(1)", "f8")
+
+    def _store_row(self, target: ast.Subscript, found: Value) -> None:
+        self.settle()
+        part = self.part(ast.Subscript(target.value, target.slice, ast.Store()))
+        self.temps += 1
+        q = f"q{self.temps}"
+        step = q if part.step == "int64(1)" else f"{q} * {part.step}"
+        at = f"{part.first} + {step}"
+        if isinstance(found, Row):
+            if part.code != "f8" or found.code != "f8":
+                raise Leaves("an assignment between types")
+            if found.length != part.length:
+                self.leave(f"{found.length} != {part.length}")
+            held = self.computed(found)
+            value = f"{held.pointer}[{q}]"
+        else:
+            value = self.temp(self.as_element(found, part.code))
+        self.settle()
+        self.open(f"for {q} in range({part.length}):")
+        self.put("independent()")
+        self.put(f"{part.pointer}[{at}] = {value}")
+        self.close()
+
+    def dot(self, left: Value, right: Value, by_matmul: bool) -> Value:
+        """The product of two rows, by NumPy's BLAS."""
+        if not (isinstance(left, Row) and isinstance(right, Row)):
+            raise Leaves("a product of other than rows")
+        if left.code != "f8" or right.code != "f8":
+            raise Leaves("a product of this type")
+        if left.part is None and right.part is None:
+            raise Leaves("a product of expressions")
+        if left.length != right.length:
+            self.leave(f"{left.length} != {right.length}")
+        first = left.part or self.computed(left)
+        second = right.part or self.computed(right)
+        count = self.temp(first.length)
+        texts = []
+        for k, each in enumerate((first, second)):
+            if each.pointer == "scratch":
+                texts.append("scratch, int64(1)")
+                continue
+            step = self.temp(each.step)
+            start = self.temp(each.first)
+            if step.startswith("t") and "-" in each.step:
+                if by_matmul:
+                    raise Leaves("a product of what runs backwards")
+                if "scratch" in (first.pointer, second.pointer) or (k and "-" in first.step):
+                    raise Leaves("a product of what runs backwards")
+                # NumPy copies it
+                self.room(count)
+                self.temps += 1
+                q = f"q{self.temps}"
+                self.open(f"for {q} in range({count}):")
+                self.put("independent()")
+                self.put(f"scratch[{q}] = {each.pointer}[{start} + {q} * {step}]")
+                self.close()
+                texts.append("scratch, int64(1)")
+                continue
+            if each.step != "int64(1)":
+                self.leave(f"({step} <= 0) & ({count} > 1)")
+            texts.append(f"shifted({each.pointer}, {start}), {step}")
+        self.put(f"patience = patience + {count}")
+        held = self.temp(f"blas_dot({count}, {texts[0]}, {texts[1]}) if {count} > 0 else 0.0")
+        # NumPy warns of what it raises
+        self.leave(f"{held} - {held} != 0.0")
+        return Number(held, "f8")

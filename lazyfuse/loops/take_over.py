@@ -1,0 +1,445 @@
+"""A loop while it runs: Python first, part by part; compiled from where it stands.
+
+Owns when a loop is compiled, how its names' values come in and go out, and when Python keeps it. A
+loop that has taken HOT seconds is translated (meaning.py) and compiled in the background. From then
+on it is entered at its beginning, and between two parts of its turns.
+"""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import itertools
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from lazyfuse.arrays.conversion import FOREIGN  # noqa: F401  (completes the array type)
+from lazyfuse.arrays.ndarray import export, geometry, ndarray
+from lazyfuse.arrays.scalars import scalar, value_of
+from lazyfuse.devices.base import DeviceError, Source
+from lazyfuse.loops import kinds
+from lazyfuse.loops.kinds import OTHER, UNBOUND, ArrayKind, Object
+from lazyfuse.loops.meaning import meaning
+from lazyfuse.loops.text import (
+    ASKED,
+    BROKE,
+    CUR,
+    FINISHED,
+    FIRST,
+    ROOM,
+    SCRATCH,
+    STEP,
+    STOP,
+    Meant,
+    Refused,
+    View,
+    numbered,
+)  # fmt: skip
+from lazyfuse.runtime.layout.meta_arrays import address
+from lazyfuse.runtime.numerics import errstate
+from lazyfuse.runtime.placement import devices
+from lazyfuse.runtime.scheduling.evaluate import begin_quietly
+
+HOT = 0.02
+"""Seconds in Python after which a loop is compiled."""
+_PART = 0.004
+"""Seconds of a part that Python runs before it looks for the compiled loop."""
+_SHORT = 20e-6
+"""Seconds of a loop for which entering a compiled one does not pay."""
+_SKIPPED = 50
+"""Runs of a short loop between two that are timed."""
+_LEAVES, _WORTH = 8, 8
+"""Ways out after which a loop stays in Python, unless it has done so many turns for each."""
+_VERSIONS = 6
+
+functions: dict[tuple[str, int, str], ast.FunctionDef] = {}
+"""The functions of the program's texts, by file, line and name."""
+loops: list[Loop] = []
+"""All loops that were found."""
+
+
+def _function_of(function: FunctionType) -> ast.FunctionDef | None:
+    code = function.__code__
+    return functions.get((code.co_filename, code.co_firstlineno, code.co_name))
+
+
+class _Asked(threading.local):
+    error: BaseException | None = None
+
+
+_asked = _Asked()
+
+
+@begin_quietly
+def _poll() -> int:
+    """Let signal handlers and other threads run; whether the loop is to be left."""
+    try:
+        for _ in (1, 2):  # Python looks at them at the end of a turn
+            pass
+    except BaseException as error:  # of a handler
+        _asked.error = error
+        return 1
+    return 0
+
+
+_POLL = ctypes.PYFUNCTYPE(ctypes.c_int)(_poll)
+_POLL_ADDRESS = ctypes.cast(_POLL, ctypes.c_void_p).value
+_Entry = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class Loop:
+    """A loop of the program's text."""
+
+    def __init__(
+        self, node: ast.For | ast.While, names: list[str], stored: list[str], path: str
+    ) -> None:
+        self.node, self.names, self.stored, self.path = node, names, stored, path
+        self.tick: Any = itertools.repeat(True).__next__
+        self.forever = (itertools.repeat(None),)
+        self.kind = Run
+        self.unbound = UNBOUND
+        self.no_name = NameError
+        self.seconds = self.compiled_seconds = 0.0
+        self.turns = self.compiled_turns = self.left = self.entered = 0
+        self.versions: dict[Any, Version] = {}
+        self.ready = False
+        self.refused = ""
+        self.is_dead = False
+        loops.append(self)
+
+    def parts(self, items: Any = None) -> Iterator[Run]:
+        """The parts of one execution of the loop."""
+        run = Run(self, items)
+        while run.more():
+            yield run
+        run.end()
+
+    def give_up(self, why: str) -> None:
+        """Python keeps this loop."""
+        self.is_dead, self.refused = True, why
+        self.tick = itertools.repeat(False).__next__
+
+    def pause(self) -> None:
+        """The loop is short now: look again later."""
+        if not self.is_dead:
+            later = itertools.chain(itertools.repeat(False, _SKIPPED), itertools.repeat(True))
+            self.tick = later.__next__
+
+
+class Version:
+    """A loop compiled for names of certain kinds."""
+
+    def __init__(self, loop: Loop, meant: Meant) -> None:
+        self.loop, self.meant = loop, meant
+        self.source = Source("numba", "loop", meant.text, 0, (), ())
+        self.call: Any = None
+        self.program: Any = None
+        flags = sorted(name for name, kind, _ in meant.enters if kind is UNBOUND)
+        self.flags = {name: meant.counters[-1 - k] for k, name in enumerate(flags)}
+        self.computes_rows = "scratch[" in meant.text or "scratch," in meant.text
+        self.Words = ctypes.c_int64 * meant.words
+        self.Floats = ctypes.c_double * meant.words
+
+    def is_ready(self) -> bool:
+        """Whether it can be entered; compiled in the background."""
+        if self.call is None:
+            device = devices.cpu()
+            device.prepare_loops()
+            self.program = device.soon(self.source)
+            if self.program is not None:
+                self.call = _Entry(self.program.entry)
+                self.loop.ready = True
+        return self.call is not None
+
+    def why_never(self) -> str:
+        """Why it cannot be compiled."""
+        return devices.cpu().why_never(self.source)
+
+    def is_current(self) -> bool:
+        """Whether the functions that it contains are still those of the program."""
+        return all(scope.get(name) is value for scope, name, value in self.meant.constants)
+
+
+class Exit:
+    """Where a compiled loop has stopped."""
+
+    __slots__ = ("_counters", "_words", "at", "broke", "error", "finished", "turns", "values")
+
+    def __init__(
+        self, code: int, is_while: bool, values: list[Any], words: Any, counters: dict[int, int]
+    ) -> None:
+        self.values: list[Any] | None = values
+        self.at = code - FIRST if code >= FIRST else 0
+        self.finished = code == FINISHED
+        self.broke = code == BROKE or (self.finished and is_while)
+        self.turns = (None,) if self.at else ()
+        self.error, _asked.error = _asked.error, None
+        self._words, self._counters = words, counters
+
+    def drop(self) -> None:
+        """The values are in their names."""
+        self.values = None
+
+    def arrive(self) -> int:
+        """Python has come to the statement; raises what a signal handler has raised."""
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        return 0
+
+    def rest(self, number: int) -> Iterator[int]:
+        """What is left of the inner loop with this number, from its present turn on."""
+        at = self._counters[number]
+        return iter(range(self._words[at], self._words[at + 1], self._words[at + 2]))
+
+
+class Run:
+    """One execution of a loop, in parts."""
+
+    __slots__ = (
+        "_begins", "_begun", "_python", "_size", "_tried", "_whole", "at", "count", "items", "loop",
+    )  # fmt: skip
+
+    def __init__(self, loop: Loop, items: Any) -> None:
+        self.loop, self.items = loop, items
+        self.at = 0
+        self._python = 0.0
+        self._whole = self._tried = False
+        self._begins = True
+        self.count = -1
+        if isinstance(loop.node, ast.For):
+            if type(items) is range or (type(items) is ndarray and geometry(items).ndim == 1):
+                self.count = len(items)
+                if loop.turns > 10 and loop.seconds / loop.turns * self.count < _SHORT:
+                    self._whole = True
+                    loop.pause()
+            else:
+                self._whole = True
+
+    def more(self) -> bool:
+        """Whether there is another part."""
+        first, self._begins = self._begins, False
+        return first or self.count < 0 or self.at < self.count
+
+    def end(self) -> None:
+        """The loop has come to its end."""
+        if self._python < 2 * _SHORT and not self.loop.ready:
+            self.loop.pause()
+
+    def __iter__(self) -> Iterator[Any]:
+        """The turns of a part, for Python."""
+        loop = self.loop
+        self._begun = time.perf_counter()
+        if self._whole or loop.is_dead or sys.gettrace() is not None:
+            size = self.count - self.at if self.count >= 0 else -1
+            if self._whole and self.count < 0 and self.items is not None:
+                self.at = self.count = 1
+                self._size = 1
+                return iter(self.items)
+        elif loop.ready and not self._tried:
+            self._tried, size = True, 0
+        elif self.at == 0 or not loop.turns:
+            size = 1
+        else:
+            each = max(loop.seconds / loop.turns, 1e-9)
+            size = max(1, int(_PART / each))
+        if self.count >= 0:
+            size = min(size, self.count - self.at)
+        self._size = size
+        first, self.at = self.at, self.at + max(size, 0)
+        if self.items is None:
+            return iter(itertools.repeat(None) if size < 0 else itertools.repeat(None, size))
+        return iter(self.items[first : first + size])
+
+    def wants(self) -> bool:
+        """After a part: whether the loop is to go on compiled."""
+        loop, size = self.loop, self._size
+        if size > 0:
+            spent = time.perf_counter() - self._begun
+            self._python += spent
+            loop.seconds += spent
+            loop.turns += size
+        if loop.is_dead or self._whole or self.at == self.count:
+            return False
+        return loop.ready or loop.seconds > HOT
+
+    def unbound(self) -> list[Any]:
+        """Where names come one by one, some of which have no value."""
+        return []
+
+    def run(self, values: Any) -> Exit | None:
+        """Run the compiled loop; None if there is none (yet)."""
+        loop = self.loop
+        if sys.gettrace() is not None or sys.getprofile() is not None:
+            return None
+        if not errstate.is_default():
+            return None
+        entry: dict[str, Any] = {}
+        held: dict[str, Any] = {}
+        for name, value in zip(loop.names, values, strict=True):
+            entry[name], held[name] = _kind(value)
+        if self.items is not None:
+            entry["*"], held["*"] = (
+                _kind(self.items) if type(self.items) is not range else (OTHER, 0)
+            )
+            if type(self.items) is range and not _is_small(self.items):
+                return None
+        key = tuple(entry.values())
+        version = loop.versions.get(key)
+        if version is None or not version.is_current():
+            version = self._version(entry, key)
+            if version is None:
+                return None
+        if not version.is_ready():
+            why = version.why_never()
+            if why:
+                loop.give_up(f"does not compile: {why}")
+            return None
+        return self._enter(version, held)
+
+    def _version(self, entry: dict[str, Any], key: Any) -> Version | None:
+        loop = self.loop
+        if loop.versions.get(key, self) is None:
+            return None
+        if len(loop.versions) >= _VERSIONS:
+            loop.give_up(loop.refused or "its names have too many types")
+            return None
+        try:
+            version = Version(loop, meaning(loop.node, entry, _function_of))
+        except Refused as why:
+            loop.refused = str(why)
+            loop.versions[key] = None  # type: ignore[assignment]
+            if sum(each is None for each in loop.versions.values()) >= 3:
+                loop.give_up(str(why))
+            return None
+        loop.versions[key] = version
+        return version
+
+    def _enter(self, version: Version, held: dict[str, Any]) -> Exit | None:
+        loop, meant = self.loop, version.meant
+        words = version.Words()
+        floats = version.Floats.from_buffer(words)
+        words[ASKED] = _POLL_ADDRESS or 0
+        if type(self.items) is range:
+            items = self.items
+            words[CUR] = items.start + self.at * items.step
+            words[STOP], words[STEP] = items.stop, items.step
+        elif self.items is not None:
+            words[CUR], words[STOP], words[STEP] = self.at, self.count, 1
+        begin = words[CUR]
+        most, reals = 0, []
+        for name, kind, at in meant.enters:
+            if kind is UNBOUND:
+                continue
+            value = held[name]
+            if type(kind) is ArrayKind:
+                if type(value) is ndarray:
+                    # whatever happens meanwhile, reads and writes go to this memory
+                    value = export(value)
+                    if kinds.of_array(value) != kind:
+                        return None
+                reals.append(value)
+                size, rank = int(kind.code[1:]), kind.rank
+                words[at] = address(value)
+                at += 1
+                for length, step in zip(value.shape, value.strides, strict=True):
+                    words[at], words[at + rank] = length, step // size
+                    most = max(most, length)
+                    at += 1
+            elif kinds.register(kind) == "f8":
+                floats[at] = value
+            else:
+                words[at] = int(value)
+        if version.computes_rows:
+            reals.append(np.empty(most))
+            words[SCRATCH], words[ROOM] = address(reals[-1]), most
+        began = time.perf_counter()
+        memory = ctypes.addressof(words)
+        code = version.call(memory, memory)
+        loop.compiled_seconds += time.perf_counter() - began
+        made = [UNBOUND] * len(loop.stored)
+        left = meant.leaves.get(code, {})
+        flags = version.flags
+        for k, name in enumerate(loop.stored):
+            kind = left.get(name)
+            if kind is None or (name in flags and not words[flags[name]]):
+                continue
+            slot = meant.slots[name, kind]
+            if type(kind) is View:
+                rank = held[kind.base].ndim
+                keys: list[Any] = words[slot : slot + rank]
+                first = keys[kind.axis]
+                keys[kind.axis] = slice(first, first + words[slot + rank])
+                made[k] = held[kind.base][tuple(keys)]
+                continue
+            raw = floats[slot] if kinds.register(kind) == "f8" else words[slot]
+            made[k] = kinds.MAKERS[kind](raw)
+        found = Exit(code, self.items is None, made, words, meant.counters)
+        self._account(found, words[CUR] - begin, words[STEP])
+        return found
+
+    def _account(self, found: Exit, moved: int, step: int) -> None:
+        """Note how far the loop has come, and whether leaving was worth it."""
+        loop = self.loop
+        loop.entered += 1
+        if self.items is None:
+            turns = _WORTH if not found.at else 1
+        else:
+            turns = moved // step
+            self.at += turns + (found.at > 0)
+        loop.compiled_turns += turns
+        if found.at:
+            loop.left += 1
+            if loop.left >= _LEAVES and loop.compiled_turns < _WORTH * loop.left:
+                line = _line(loop.node, found.at)
+                loop.give_up(f"line {line}: Python has to do it, in most turns")
+
+
+def _line(node: ast.For | ast.While, at: int) -> int:
+    return next(each.lineno for each, (k, _, _) in numbered(node).items() if k == at)
+
+
+def _is_small(items: range) -> bool:
+    limit = 1 << kinds.SMALL
+    return -limit < items.start < limit and -limit < items.stop < limit and abs(items.step) < limit
+
+
+def _kind(value: Any) -> tuple[Any, Any]:
+    """The kind of a name's value, and the value as the loop takes it."""
+    kind = type(value)
+    if kind is int:
+        small = -(1 << kinds.SMALL) < value < 1 << kinds.SMALL
+        return ("int", value) if small else (OTHER, value)
+    if kind is float or kind is bool:
+        return kind.__name__, value
+    if kind is ndarray:
+        return kinds.of_array(geometry(value)), value
+    if kind is np.ndarray:
+        return kinds.of_array(value), value
+    code = kinds.TYPES.get(kind)
+    if code is not None:
+        return code, value
+    if kind is scalar:
+        return _kind(value_of(value))
+    if value is UNBOUND:
+        return UNBOUND, value
+    if kind in _OBJECTS or isinstance(value, type):
+        return Object(value), value
+    return OTHER, value
+
+
+_OBJECTS = {FunctionType, type(len), type(sys), np.ufunc}
+
+
+def known(kind: type) -> None:
+    """Let values of a type be known by their identity."""
+    _OBJECTS.add(kind)
+
+
+_ = DeviceError

@@ -1,0 +1,334 @@
+"""The text of a loop while it is written: lines, ways out, and the kinds of the names.
+
+Owns what a name's kind is where two ways meet, and at the beginning of a loop: the kinds of its
+entry joined with those that the ends of its turns bring. A loop is written again until they hold.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from lazyfuse.loops.kinds import OTHER, UNBOUND, ArrayKind
+
+_PATIENCE = 1 << 20  # turns, with all statements in them, after which signals are looked at
+
+
+class Refused(Exception):
+    """A loop that stays in Python, with the reason and the line."""
+
+    def __init__(self, node: ast.AST, why: str) -> None:
+        super().__init__(f"line {getattr(node, 'lineno', 0)}: {why}")
+
+
+class Leaves(Exception):
+    """A statement that Python has to do, always."""
+
+
+class Again(Exception):
+    """The kinds at the beginning of a loop were not known yet."""
+
+
+class Number(NamedTuple):
+    """A number in the text."""
+
+    text: str
+    kind: str
+    bits: int = 63
+    """An integer is smaller than 2 to this power."""
+
+
+class Part(NamedTuple):
+    """A view of one axis of an array: where it begins, how many elements, how far apart."""
+
+    pointer: str
+    first: str
+    length: str
+    step: str
+    code: str
+    view: View | None = None
+    """What a name that holds it would be."""
+    keys: tuple[str, ...] = ()
+    """The indices that make it; along its own axis, the first element."""
+
+
+class View(NamedTuple):
+    """The kind of a name that the loop gives a part of an array along one axis."""
+
+    base: str
+    axis: int
+
+
+class Array(NamedTuple):
+    """An array, or a view of one axis, that a name holds."""
+
+    name: str
+    kind: ArrayKind
+    axes: tuple[int, ...]
+    first: str
+    sizes: tuple[str, ...]
+    keys: tuple[str, ...]
+    """Of a view: the indices that made it."""
+
+
+class Row(NamedTuple):
+    """An expression of parts, element by element."""
+
+    code: str
+    length: str
+    element: Callable[[str], str]
+    part: Part | None = None
+
+
+Value = Number | Row
+Kinds = dict[str, Any]
+"""What the names hold: the kind of a number, an `ArrayKind`, a `View`, an `Object`, `OTHER`; or
+`UNBOUND`: what Python has there, if anything."""
+
+
+class Maybe(NamedTuple):
+    """The kind of a name that the loop may not have assigned yet."""
+
+    kind: Any
+
+
+class Meant(NamedTuple):
+    """The text of a loop, and how to enter and leave it."""
+
+    text: str
+    enters: list[tuple[str, Any, int]]
+    """Names, their kinds, and where their words begin."""
+    leaves: dict[int, dict[str, Any]]
+    """For each way out, the kinds of what the loop may have assigned."""
+    slots: dict[tuple[str, Any], int]
+    """Where the number of a name and kind is when the loop has been left."""
+    counters: dict[int, int]
+    """For each `for`, by its number, where its counter, stop and step are."""
+    words: int
+    writes: frozenset[str]
+    """Arrays that it writes to."""
+    constants: list[tuple[dict[str, Any], str, Any]]
+    """Names of functions that it calls, which must still have these values."""
+
+
+FINISHED, BROKE, FIRST = 0, 1, 2
+"""How a loop ends; statement k is left as k + FIRST."""
+ASKED, CUR, STOP, STEP, SCRATCH, ROOM = range(6)
+HEAD = 8
+"""Words at the beginning: whom to ask for signals, the loop's counter, stop and step, working
+memory and its bytes."""
+
+
+FINISHED, BROKE, FIRST = 0, 1, 2
+"""How a loop ends; statement k is left as k + FIRST."""
+ASKED, CUR, STOP, STEP, SCRATCH, ROOM = range(6)
+HEAD = 8
+"""Words at the beginning: whom to ask for signals, the loop's counter, stop and step, working
+memory and how many floats it holds."""
+BITS = {"i1": 8, "u1": 8, "i2": 16, "u2": 16, "i4": 32, "u4": 32}
+"""How large integers of these dtypes are."""
+
+
+def numbered(unit: ast.For | ast.While) -> dict[ast.stmt, tuple[int, int, int]]:
+    """Statements of a loop's body in order: a number, the last one in its body, the last in it."""
+    found: dict[ast.stmt, tuple[int, int, int]] = {}
+    count = 0
+
+    def walk(statements: list[ast.stmt]) -> None:
+        nonlocal count
+        for each in statements:
+            count += 1
+            number = count
+            if isinstance(each, (ast.If, ast.For, ast.While)):
+                walk(each.body)
+                inner = count
+                walk(each.orelse)
+                found[each] = number, inner, count
+            else:
+                found[each] = number, number, number
+
+    walk(unit.body)
+    return found
+
+
+class Text:
+    """Writes the text of one loop."""
+
+    def __init__(
+        self,
+        unit: ast.For | ast.While,
+        entry: Kinds,
+        function_of: Callable[[Any], Any],
+        heads: dict[int, Kinds],
+    ) -> None:
+        self.unit = unit
+        self.numbers = numbered(unit)
+        self.entry = entry
+        self.function_of = function_of
+        self.heads = heads
+        self.kinds: Kinds = dict(entry)
+        self.lines: list[str] = []
+        self.indent = 2
+        self.temps = 0
+        self.at = 0
+        self.leaves: dict[int, dict[str, Any]] = {}
+        self.stored = {
+            each.id
+            for each in ast.walk(unit)
+            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+        }
+        self.assigned: set[str] = set()
+        self.slots: dict[tuple[str, Any], int] = {}
+        self.counters: dict[int, int] = {}
+        self.words = HEAD
+        self.enters: list[tuple[str, Any, int]] = []
+        self.writes: set[str] = set()
+        self.constants: list[tuple[dict[str, Any], str, Any]] = []
+        self.pending: list[tuple[str, str, str, str]] = []
+        self.covered: set[str] = set()
+        self.loops: list[tuple[Kinds, list[Kinds], list[Kinds]]] = []
+        self.called: list[Any] = []
+        self.scratch = "0"
+        self.flags: dict[str, str] = {}
+        self.dead = False
+        self.why: tuple[int, str] = (0, "")
+
+    def _take(self, count: int) -> int:
+        self.words += count
+        return self.words - count
+
+    def _slot(self, name: str, kind: Any) -> int:
+        found = self.slots.get((name, kind))
+        if found is None:
+            words = len(self.words_of(name, kind)) if isinstance(kind, View) else 1
+            found = self.slots[name, kind] = self._take(words)
+        return found
+
+    def words_of(self, name: str, view: View) -> list[str]:
+        """The variables of a name that holds a view: the indices that made it, and its length."""
+        rank = self.entry[view.base].rank
+        own = f"{name}_of_{view.base}{view.axis}"
+        return [*[f"{own}_k{axis}" for axis in range(rank)], f"{own}_n"]
+
+    def value(self, node: ast.expr, wanted: str = "") -> Value:
+        """As expressions.py has it."""
+        raise NotImplementedError
+
+    def number(self, node: ast.expr, wanted: str = "") -> Number:
+        """As expressions.py has it."""
+        raise NotImplementedError
+
+    def index(self, node: ast.expr) -> Number:
+        """As expressions.py has it."""
+        raise NotImplementedError
+
+    def put(self, line: str) -> None:
+        self.lines.append("  " * self.indent + line)
+
+    def open(self, line: str) -> None:
+        self.put(line)
+        self.indent += 1
+
+    def close(self) -> None:
+        self.indent -= 1
+
+    def temp(self, text: str) -> str:
+        self.temps += 1
+        name = f"t{self.temps}"
+        self.put(f"{name} = {text}")
+        return name
+
+    def variable(self, name: str, kind: str) -> str:
+        return f"{name}_{kind}"
+
+    def leave(self, condition: str = "") -> None:
+        """Let Python do this statement, where a condition holds."""
+        self.note(self.at + FIRST)
+        if condition:
+            self.open(f"if {condition}:")
+        self.put(f"leave({self.at + FIRST})")
+        if condition:
+            self.close()
+
+    def note(self, code: int) -> None:
+        """Remember the kinds of the names at a way out."""
+        here = {}
+        for name in self.stored:
+            kind = self.kinds.get(name)
+            kind = kind.kind if isinstance(kind, Maybe) else kind
+            if isinstance(kind, View) or (isinstance(kind, str) and kind != OTHER):
+                self._slot(name, kind)
+                here[name] = kind
+        known = self.leaves.setdefault(code, here)
+        if known != here:
+            known.update(here)
+
+    def patience(self, turns: str) -> None:
+        """Look at signals now and then, at the beginning of a turn."""
+        first = self.at
+        self.put(f"patience = patience + {turns}")
+        self.open(f"if patience > {_PATIENCE}:")
+        self.put("patience = int64(0)")
+        self.open("if asked(meta[0]) != 0:")
+        self.note(first + 1 + FIRST)
+        self.put(f"leave({first + 1 + FIRST})")
+        self.close()
+        self.close()
+
+    def join(self, first: Kinds, second: Kinds, node: ast.AST) -> Kinds:
+        """The kinds after either of two ways."""
+        made = dict(first)
+        for name in {*first, *second}:
+            one, other = first.get(name, OTHER), second.get(name, OTHER)
+            made[name] = self.both(one, other)
+            is_number = any(isinstance(x, (str, Maybe, View)) and x != OTHER for x in (one, other))
+            if made[name] == OTHER and is_number:
+                raise Refused(node, f"{name} is a number of several types")
+        return made
+
+    @staticmethod
+    def both(one: Any, other: Any) -> Any:
+        if one == other:
+            return one
+        for a, b in ((one, other), (other, one)):
+            if a is UNBOUND and b != OTHER:
+                return b if isinstance(b, Maybe) else Maybe(b)
+            if isinstance(a, Maybe) and a.kind == b:
+                return a
+        return OTHER
+
+    @contextmanager
+    def loop_of(self, node: ast.AST, number: int) -> Iterator[Callable[[], None]]:
+        """A loop: the kinds at its beginning are those of its entry and of each turn's end."""
+        known = self.heads.get(number)
+        if known is not None:
+            entry = self.join(known, self.kinds, node)
+            if entry != known:
+                self.heads[number] = entry
+                raise Again
+            self.kinds = dict(known)
+        else:
+            self.heads[number] = dict(self.kinds)
+        head = dict(self.heads[number])
+        breaks: list[Kinds] = []
+        goes_on: list[Kinds] = []
+        self.loops.append((head, breaks, goes_on))
+
+        def again() -> None:
+            ends = [*goes_on, *([] if self.dead else [self.kinds])]
+            found = head
+            for each in ends:
+                found = self.join(found, each, node)
+            if found != head:
+                self.heads[number] = found
+                raise Again
+            self.dead = False
+
+        yield again
+        self.loops.pop()
+        self.kinds = dict(head)
+        for each in breaks:
+            self.kinds = self.join(self.kinds, each, node)
+        self.dead = False

@@ -1,0 +1,313 @@
+"""Random loops over numbers, elements, rows and slices, run by Python and compiled in place.
+
+A program is the text of a function. What it leaves is compared: the values and types of all its
+names, the memory of its arrays, the exception that ended it, and its warnings.
+`python -m tests.helpers.loop_programs FIRST LAST [lazyfuse]` compares those seeds in this process.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import random
+import sys
+import warnings
+from typing import Any
+
+import numpy
+
+INTS = ["i", "j", "k", "s", "c", "n", "m"]
+FLOATS = ["x", "y", "z"]
+ATOMS = {
+    "I": [*INTS, *INTS, "0", "1", "2", "3", "-1", "7", "big", "p[<X>]", "len(v)", "A.shape[0]"],
+    "F": [
+        *FLOATS,
+        *FLOATS,
+        "0.0",
+        "0.5",
+        "-1.5",
+        "1e300",
+        "v[<X>]",
+        "w[<X>]",
+        "A[<X>, <Y>]",
+        "f[<X>]",
+        "B[<X>, <Y>]",
+    ],
+    "N": ["p[<X>]", "q[<X>]", "u[<X>]", "q[<X>]", "i", "3", "h[<X>]"],
+    "X": ["i", "j", "k", "i - 1", "j + 1", "0", "-1", "c % n", "-i", "i + j", "s % 5"],
+    "Y": ["i", "j", "k", "j - 1", "-1", "0", "2", "k % m"],
+    "B": ["flag", "mask[<X>]", "True"],
+}
+EXPRESSIONS = {
+    "I": ["(<I> + <I>)", "(<I> - <I>)", "(<I> * <I>)", "(<I> // <I>)", "(<I> % <I>)", "(<I> & <I>)",
+          "(<I> | <I>)", "(<I> ^ <I>)", "(<I> << 2)", "(<I> >> 1)", "(<I> << <I>)", "(~<I>)",
+          "(-<I>)",
+          "abs(<I>)", "max(<I>, <I>)", "min(<I>, <I>, 3)", "int(<F>)", "(<I> if <B> else <I>)",
+          "helper(<I>, <I>)", "<I> ** 2", "bool(<I>)", "divmod(<I>, 3)[0]", "round(<F>)"],
+    "F": ["(<F> + <F>)", "(<F> - <F>)", "(<F> * <F>)", "(<F> / <F>)", "(<F> // <F>)", "(<F> % <F>)",
+          "(-<F>)", "abs(<F>)", "max(<F>, <F>)", "min(<F>, <F>)", "(<F> * <I>)", "(<I> / <I>)",
+          "(<F> if <B> else <F>)", "math.sqrt(<F>)", "math.exp(<F>)", "np.sqrt(<F>)", "float(<I>)",
+          "(<F> ** 2)", "(<F> ** 0.5)", "weigh(<F>)", "(v[:<I>] @ w[:<I>])",
+          "np.dot(A[i, :j], B[j, :j])",
+          "(A[<X>, :k] @ B[:k, <Y>])", "math.sin(<F>)", "float(<F>)"],
+    "N": ["(<N> + <N>)", "(<N> - <N>)", "(<N> * <N>)", "(<N> & <N>)", "(<N> ^ <N>)", "(<N> >> 1)",
+          "(<N> // <N>)", "(<N> % <N>)", "(<N> << 1)", "max(<N>, <N>)", "(<N> / <N>)"],
+    "B": ["(<I> < <I>)", "(<F> > <F>)", "(<I> == <I>)", "(<I> < <I> <= <I>)", "(not <B>)",
+          "(<B> and <B>)", "(<B> or <B>)", "(<F> != <F>)", "(<I> < <F>)", "(<N> > <N>)"],
+    "R": ["A[<X>, :k]", "v[:k]", "w[1:k + 1]", "np.flip(v[:k])", "(<R> + <R>)", "(<R> * <F>)",
+          "(<F> - <R>)", "(<R> / <F>)", "(<R> * <R>)", "B[:k, <Y>]", "(-<R>)", "v[::-1]", "r",
+          "r[1:]",
+          "w[e]", "v[e2]"],
+}  # fmt: skip
+STATEMENTS = [
+    "s = <I>", "c = <I>", "s += <I>", "c -= <I>", "s *= <I>", "x = <F>", "y = <F>",
+    "z += <F>", "x *= <F>", "y /= <F>", "v[<X>] = <F>", "A[<X>, <Y>] = <F>", "A[<X>, <Y>] += <F>",
+    "w[<X>] -= <F>", "p[<X>] = <I>", "q[<X>] = <N>", "u[<X>] = <I>", "p[<X>] += <I>",
+    "f[<X>] = <F>",
+    "mask[<X>] = <B>", "q[<X>] += 1", "v[<X>], v[<Y>] = v[<Y>], v[<X>]", "s, c = c, s",
+    "A[<X>, :k] = <R>", "v[:k] = <R>", "w[:k] += <R>", "A[:k, <Y>] *= <F>", "v[1:k] = w[:k - 1]",
+    "flag = <B>", "t = <F>", "d = <N>", "v[:k] = <F>", "p[<X>] -= q[<Y>]", "h[<X>] = <N>",
+    "s = s * 3 + <I>", "x = x * 2.0 + <F>", "raise ValueError(s)", "print_('seen', s)",
+    "del_me = s",
+    "r = A[<X>, :k]", "r = v[1:k]", "r = B[<X>]", "r[<X>] = <F>", "r[:k] = <R>", "x = r[<X>]",
+    "x = r @ w[:k]", "x = v[:4] @ w[e]", "e2 = e[:k]", "r = r[1:]", "x = r @ r",
+    "y = w[e2] @ v[e2]",
+    "x = <I>", "s = <F>", "u[<X>] += 1", "f[<X>] *= <F>",
+]  # fmt: skip
+RARE = ("raise ", "print_", "x = <I>", "s = <F>")
+HEADS = [
+    "for V in range(<E>):", "for V in range(<E>):", "for V in range(i, n):",
+    "for V in range(n - 1, -1, -1):", "for V in range(<I> % 5, <I> % 7):",
+    "for V in range(1, m, 2):",
+    "while s < <I> and GUARD < 40:", "while GUARD < 30:", "for V in range(0, <I> % 6, 1):",
+]  # fmt: skip
+TEXT = """
+def helper(a, b):
+    if a > b:
+        return a - b
+    return b + 1
+def weigh(x):
+    scale = 0.25
+    y = x * scale
+    if y > 1.0:
+        y = 1.0
+    return y
+def program(np, math, data, seen, print_, big):
+    A, B, v, w, p, q, u, f, mask, h, e, n, m, s, c, k, x, y, z, flag = data
+    r, e2 = v, e
+    i = j = 1
+    try:
+{body}
+    finally:
+        for name in ():
+            pass
+{names}
+"""
+NAMES = ["i", "j", "k", "s", "c", "x", "y", "z", "flag", "t", "d", "n", "m", "del_me", "r", "e2"]
+
+
+class Program:
+    """A random program: its text, and the seed of its data."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.rng = random.Random(seed)
+        self.lines: list[str] = []
+        self.budget = self.rng.randint(2, 9)
+        while self.budget > 0:
+            self._loop(0, 2)
+        names = "\n".join(
+            f"        try:\n            seen['{name}'] = {name}\n        except NameError:\n"
+            "            pass"
+            for name in NAMES
+        )
+        self.text = TEXT.format(body="\n".join(self.lines), names=names)
+
+    def _fill(self, text: str, depth: int) -> str:
+        rng = self.rng
+        while "<" in text:
+            at = next(
+                (k for k in range(len(text) - 2) if text[k] == "<" and text[k + 2] == ">"), None
+            )
+            if at is None:
+                break
+            kind = text[at + 1]
+            if kind == "E":
+                made = rng.choice(["n", "m", "n - 1", "i + 1", "4", "0", "j"])
+            elif kind == "R":
+                made = rng.choice(EXPRESSIONS["R"][:4] if depth <= 0 else EXPRESSIONS["R"])
+                depth -= 1
+            elif kind in EXPRESSIONS and depth > 0 and rng.random() < 0.6:
+                made, depth = rng.choice(EXPRESSIONS[kind]), depth - 1
+            else:
+                made = rng.choice(ATOMS[kind])
+            text = text[:at] + made + text[at + 3 :]
+        return text
+
+    def _loop(self, depth: int, indent: int) -> None:
+        rng = self.rng
+        pad = "    " * indent
+        head = self._fill(rng.choice(HEADS).replace("V", "ijk"[depth]), 1)
+        guard = f"g{len(self.lines)}" if head.startswith("while") else ""
+        if guard:
+            self.lines.append(f"{pad}{guard} = 0")
+        self.lines.append(pad + head.replace("GUARD", guard))
+        self._body(depth + 1, indent + 1, guard)
+        if rng.random() < 0.1:
+            self.lines += [f"{pad}else:", f"{pad}    s += 1"]
+
+    def _body(self, depth: int, indent: int, guard: str = "") -> None:
+        rng = self.rng
+        pad = "    " * indent
+        if guard:
+            self.lines.append(f"{pad}{guard} += 1")
+        for _ in range(rng.randint(1, 4)):
+            self.budget -= 1
+            roll = rng.random()
+            if roll < 0.18 and depth < 3:
+                self._loop(depth, indent)
+            elif roll < 0.32 and indent < 6:
+                self.lines.append(f"{pad}if {self._fill('<B>', 2)}:")
+                if rng.random() < 0.2:
+                    self.lines.append(f"{pad}    {rng.choice(['break', 'continue'])}")
+                else:
+                    self._body(depth, indent + 1)
+                    if rng.random() < 0.4:
+                        self.lines.append(f"{pad}else:")
+                        self._body(depth, indent + 1)
+            else:
+                text = rng.choice(STATEMENTS)
+                if text.startswith(RARE) and rng.random() < 0.8:
+                    text = "pass"
+                self.lines.append(pad + self._fill(text, rng.choice([0, 1, 1, 2, 3])))
+
+    def data(self, wrap: Any) -> list[Any]:
+        """Fresh arguments; equal for equal seeds."""
+        rng = numpy.random.default_rng(self.seed)
+        n, m = int(rng.integers(3, 9)), int(rng.integers(3, 9))
+        big, other = rng.normal(size=(9, 9)), rng.normal(size=(9, 9))
+        v, w = rng.normal(size=9), rng.normal(size=9)
+        if self.seed % 7 == 0:
+            v[2], w[3], big[1, 1] = numpy.nan, numpy.inf, -numpy.inf
+        if self.seed % 5 == 0:
+            big = numpy.asfortranarray(big)
+        if self.seed % 6 == 0:
+            v = big[2]
+        if self.seed % 11 == 0:
+            w = rng.normal(size=18)[::2]
+        p = rng.integers(-5, 20, 9)
+        q = rng.integers(-100, 100, 9).astype("i4")
+        u = rng.integers(0, 255, 9).astype("u1")
+        f = rng.normal(size=9).astype("f4")
+        h = rng.integers(-20, 100, 9).astype("i2")
+        mask = rng.random(9) > 0.5
+        if self.seed % 13 == 0:
+            p[4] = 2**62
+        e = rng.integers(-3, 9, 4) + (9 if self.seed % 17 == 0 else 0)
+        arrays = [big, other, v, w, p, q, u, f, mask, h, e]
+        if wrap is not None:
+            made = [wrap(each) for each in arrays]
+            if self.seed % 6 == 0:
+                made[2] = made[0][2]
+            arrays = made
+        return [*arrays, n, m, 1, 0, 2, 0.5, 1.5, -2.0, True]
+
+    def told(self, np: Any, compiled: bool, wrap: Any = None) -> tuple[Any, ...]:
+        """What is left after a run."""
+        import math
+
+        code = code_of(self.text, f"<loops {self.seed}>", compiled)
+        scope: dict[str, Any] = {}
+        exec(code, scope)
+        data = self.data(wrap)
+        seen: dict[str, Any] = {}
+        printed: list[Any] = []
+        error = ""
+        trace: list[int] = []
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                big = 2**62 + 5
+                scope["program"](np, math, data, seen, lambda *x: printed.append(x), big)
+            except Exception as problem:
+                error = f"{type(problem).__name__}: {problem}"
+                step = problem.__traceback__
+                while step is not None:
+                    if step.tb_frame.f_code.co_filename.startswith("<loops"):
+                        trace.append(step.tb_lineno)
+                    step = step.tb_next
+        memory = [numpy.asarray(each).tobytes() for each in data[:11]]
+        names = {name: _told(value) for name, value in seen.items()}
+        told = [(str(each.message), each.lineno) for each in caught]
+        return names, error, trace, memory, told, printed
+
+
+def _told(value: Any) -> tuple[str, str]:
+    kind = type(value)
+    if kind.__name__ == "scalar":
+        value = numpy.asarray(value)[()]
+        kind = type(value)
+    if isinstance(value, (float, numpy.floating)):
+        return kind.__name__, numpy.float64(value).tobytes().hex() if value == value else "nan"
+    if hasattr(value, "shape") and value.shape:
+        return "array", repr(numpy.asarray(value).tolist())
+    return kind.__name__, repr(value)
+
+
+def code_of(text: str, name: str, compiled: bool) -> Any:
+    """The code of a program, with its loops prepared or not."""
+    if not compiled:
+        return compile(text, name, "exec")
+    from lazyfuse.loops import find
+
+    tree = ast.parse(text)
+    find.rewrite(tree, name)
+    return find.insert(compile(tree, name, "exec"))
+
+
+def at_once() -> Any:
+    """Let every loop be compiled before its second turn."""
+    from lazyfuse.loops import take_over
+
+    take_over.HOT = take_over._SHORT = -1.0
+    take_over._PART = 0.0
+    return take_over
+
+
+def compare(seeds: range, lazily: bool = False) -> dict[str, Any]:
+    """Run programs both ways; what differs, and how much ran compiled."""
+    import lazyfuse
+
+    sys.set_int_max_str_digits(0)
+    take_over = at_once()
+    found: list[Any] = []
+    reached = left = turns = 0
+    refused: dict[str, int] = {}
+    for seed in seeds:
+        program = Program(seed)
+        expected = program.told(numpy, False)
+        before = len(take_over.loops)
+        if lazily:
+            got = program.told(lazyfuse, True, lazyfuse.array)
+        else:
+            got = program.told(numpy, True)
+        mine = take_over.loops[before:]
+        reached += any(each.entered for each in mine)
+        left += sum(each.left for each in mine)
+        turns += sum(each.compiled_turns for each in mine)
+        for each in mine:
+            if each.refused:
+                words = each.refused.partition(": ")[2]
+                refused[words] = refused.get(words, 0) + 1
+        if got != expected:
+            which = [k for k, (a, b) in enumerate(zip(expected, got, strict=True)) if a != b]
+            found.append((seed, which))
+    return {
+        "found": found, "programs": len(seeds), "reached": reached, "left": left, "turns": turns,
+        "refused": dict(sorted(refused.items(), key=lambda each: -each[1])[:12]),
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    first, last, arrays = (*sys.argv[1:], "numpy")[:3]
+    print(json.dumps(compare(range(int(first), int(last)), arrays == "lazyfuse")))
