@@ -135,20 +135,23 @@ class _Finder:
         own = f".part{number}"  # loops in this one have others
         between = _between(loop, own, names, stored, guarded)
         part = ast.Name(own, ast.Load())
-        asked = method(loop, "tick")
+        is_on = ast.Attribute(loop, "on", ast.Load())
+        asked: ast.expr = ast.BoolOp(ast.And(), [is_on, method(loop, "tick")])
+        has_inner = any(
+            isinstance(each, (ast.For, ast.While)) for each in ast.walk(node) if each is not node
+        )
         made: list[ast.stmt]
         if isinstance(node, ast.For):
-            parts = ast.IfExp(
-                asked,
-                method(loop, "parts", node.iter),
-                ast.Tuple([copy.deepcopy(node.iter)], ast.Load()),
-            )
+            parts = method(loop, "parts", node.iter)
+            if has_inner:
+                alone = ast.Tuple([copy.deepcopy(node.iter)], ast.Load())
+                parts = ast.IfExp(asked, parts, alone)
             inner: ast.stmt = ast.For(node.target, part, node.body, [*between, ast.Continue()])
             made = [ast.For(ast.Name(own, ast.Store()), parts, [inner, ast.Break()], node.orelse)]
         else:
-            parts = ast.IfExp(
-                asked, method(loop, "parts"), ast.Attribute(loop, "forever", ast.Load())
-            )
+            parts = method(loop, "parts")
+            if has_inner:
+                parts = ast.IfExp(asked, parts, ast.Attribute(loop, "forever", ast.Load()))
             ended = [ast.Assign([ast.Name(own, ast.Store())], ast.Constant(None)), ast.Break()]
             test = ast.If(ast.UnaryOp(ast.Not(), node.test), ended, [])
             inner = ast.For(
@@ -159,6 +162,8 @@ class _Finder:
                 is_ended = ast.Compare(part, [ast.Is()], [ast.Constant(None)])
                 made.append(ast.If(is_ended, node.orelse, []))
         made.append(ast.Assign([ast.Name(own, ast.Store())], ast.Constant(None)))
+        if not has_inner:  # one more text of its body: nothing but the question stands around it
+            made = [ast.If(asked, made, [copy.deepcopy(original)])]
         for each in made:
             for inside in ast.walk(each):
                 if "lineno" in inside._attributes and not hasattr(inside, "lineno"):
@@ -239,6 +244,16 @@ def _ended(own: str) -> ast.stmt:
 
 
 def _is_candidate(node: ast.For | ast.While) -> bool:
+    if isinstance(node, ast.For):
+        source = node.iter
+        is_range = isinstance(source, ast.Call) and ast.unparse(source.func) == "range"
+        if not is_range and not isinstance(source, (ast.Name, ast.Attribute, ast.Subscript)):
+            return False
+    names_errors = any(
+        isinstance(each, ast.ExceptHandler) and each.name is not None for each in ast.walk(node)
+    )
+    if names_errors:  # such a name ends with its handler
+        return False
     computes = False
     for count, each in enumerate(ast.walk(node)):
         if isinstance(each, _BARRED) or count > _MOST:

@@ -200,6 +200,16 @@ class Writer(Calls):
             raise Leaves("an expression")
         self.put("pass")
 
+    def on_assert(self, node: ast.Assert) -> None:
+        test = self.truth(node.test)
+        self.settle()
+        self.leave(f"not ({test})")
+
+    def on_annassign(self, node: ast.AnnAssign) -> None:
+        if node.value is None or not isinstance(node.target, ast.Name):
+            raise Leaves("an annotation")
+        self.on_assign(ast.Assign([node.target], node.value))
+
     def on_break(self, node: ast.Break) -> None:
         self.loops[-1][1].append(dict(self.kinds))
         if len(self.loops) == 1:

@@ -52,14 +52,19 @@ _PART = 0.004
 """Seconds of a part that Python runs before it looks for the compiled loop."""
 _SHORT = 20e-6
 """Seconds of a loop for which entering a compiled one does not pay."""
-_SKIPPED = 50
-"""Runs of a short loop between two that are timed."""
+_SKIPPED, _MOST_SKIPPED = 50, 10_000
+"""Runs of a short loop between two that are timed, at first and in the end. Then it is not asked
+for until another loop has run for some time.
+"""
 _LEAVES, _WORTH = 8, 8
 """Ways out after which a loop stays in Python, unless it has done so many turns for each."""
 _VERSIONS = 6
+_MISSES = 20
+"""Executions that could not be entered, after which Python keeps the loop."""
 
 functions: dict[tuple[str, int, str], ast.FunctionDef] = {}
 """The functions of the program's texts, by file, line and name."""
+_paused: list[Loop] = []
 loops: list[Loop] = []
 """All loops that were found."""
 
@@ -96,17 +101,26 @@ _Entry = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 class Loop:
     """A loop of the program's text."""
 
+    __slots__ = (
+        "compiled_seconds", "compiled_turns", "entered", "forever", "is_dead", "kind", "left",
+        "missed", "names", "no_name", "node", "on", "path", "ready", "refused", "seconds", "skips",
+        "stored", "strange", "tick", "turns", "unbound", "versions",
+    )  # fmt: skip
+
     def __init__(
         self, node: ast.For | ast.While, names: list[str], stored: list[str], path: str
     ) -> None:
         self.node, self.names, self.stored, self.path = node, names, stored, path
+        self.on = True
         self.tick: Any = itertools.repeat(True).__next__
+        self.skips = _SKIPPED
         self.forever = (itertools.repeat(None),)
         self.kind = Run
         self.unbound = UNBOUND
         self.no_name = NameError
         self.seconds = self.compiled_seconds = 0.0
         self.turns = self.compiled_turns = self.left = self.entered = 0
+        self.strange = self.missed = 0
         self.versions: dict[Any, Version] = {}
         self.ready = False
         self.refused = ""
@@ -116,19 +130,26 @@ class Loop:
     def parts(self, items: Any = None) -> Iterator[Run]:
         """The parts of one execution of the loop."""
         run = Run(self, items)
-        while run.more():
-            yield run
-        run.end()
+        try:
+            while run.more():
+                yield run
+        finally:
+            run.end()
 
     def give_up(self, why: str) -> None:
         """Python keeps this loop."""
         self.is_dead, self.refused = True, why
-        self.tick = itertools.repeat(False).__next__
+        self.on = False
 
     def pause(self) -> None:
         """The loop is short now: look again later."""
         if not self.is_dead:
-            later = itertools.chain(itertools.repeat(False, _SKIPPED), itertools.repeat(True))
+            self.skips *= 2
+            if self.skips > _MOST_SKIPPED:
+                self.on, self.skips = False, _SKIPPED
+                _paused.append(self)
+                return
+            later = itertools.chain(itertools.repeat(False, self.skips), itertools.repeat(True))
             self.tick = later.__next__
 
 
@@ -203,18 +224,20 @@ class Run:
     """One execution of a loop, in parts."""
 
     __slots__ = (
-        "_begins", "_begun", "_python", "_size", "_tried", "_whole", "at", "count", "items", "loop",
+        "_begins", "_begun", "_entered", "_misses", "_python", "_resumes", "_size", "_tried",
+        "_whole", "at", "count", "items", "loop",
     )  # fmt: skip
 
     def __init__(self, loop: Loop, items: Any) -> None:
         self.loop, self.items = loop, items
         self.at = 0
         self._python = 0.0
-        self._whole = self._tried = False
+        self._misses = 0
+        self._whole = self._tried = self._entered = self._resumes = False
         self._begins = True
         self.count = -1
         if isinstance(loop.node, ast.For):
-            if type(items) is range or (type(items) is ndarray and geometry(items).ndim == 1):
+            if type(items) is range or _axes(items) == 1:
                 self.count = len(items)
                 if loop.turns > 10 and loop.seconds / loop.turns * self.count < _SHORT:
                     self._whole = True
@@ -229,8 +252,16 @@ class Run:
 
     def end(self) -> None:
         """The loop has come to its end."""
-        if self._python < 2 * _SHORT and not self.loop.ready:
-            self.loop.pause()
+        loop = self.loop
+        if self._whole and self.count == 1 and self.items is not None:
+            loop.strange += 1
+        is_short = self._python < 2 * _SHORT and not self._entered
+        if is_short and (self.items is None or not loop.ready):
+            loop.pause()
+        if self._misses:
+            loop.missed += 1
+        if max(loop.strange, loop.missed) > _MISSES and not loop.entered:
+            loop.give_up(loop.refused or "it goes over other than a range or an array of one axis")
 
     def __iter__(self) -> Iterator[Any]:
         """The turns of a part, for Python."""
@@ -242,13 +273,17 @@ class Run:
                 self.at = self.count = 1
                 self._size = 1
                 return iter(self.items)
-        elif loop.ready and not self._tried:
+        elif loop.ready and not self._tried and self.count >= 0:
             self._tried, size = True, 0
-        elif self.at == 0 or not loop.turns:
+        elif loop.ready and self._resumes:
+            self._resumes, size = False, 0
+        elif not loop.turns:
             size = 1
         else:
-            each = max(loop.seconds / loop.turns, 1e-9)
-            size = max(1, int(_PART / each))
+            is_first = self.at == 0
+            # how long a `while` will take is not known
+            wanted = _PART if not is_first else _SHORT if self.items is None else 0.0
+            size = max(1, int(wanted / max(loop.seconds / loop.turns, 1e-9)))
         if self.count >= 0:
             size = min(size, self.count - self.at)
         self._size = size
@@ -265,6 +300,9 @@ class Run:
             self._python += spent
             loop.seconds += spent
             loop.turns += size
+        while _paused and self.at > 1:
+            short = _paused.pop()
+            short.on = not short.is_dead
         if loop.is_dead or self._whole or self.at == self.count:
             return False
         return loop.ready or loop.seconds > HOT
@@ -295,6 +333,8 @@ class Run:
         if version is None or not version.is_current():
             version = self._version(entry, key)
             if version is None:
+                self._misses += 1
+                self._whole = self._misses > 1  # the kinds after a turn of Python's do not fit
                 return None
         if not version.is_ready():
             why = version.why_never()
@@ -323,6 +363,7 @@ class Run:
 
     def _enter(self, version: Version, held: dict[str, Any]) -> Exit | None:
         loop, meant = self.loop, version.meant
+        self._entered = True
         words = version.Words()
         floats = version.Floats.from_buffer(words)
         words[ASKED] = _POLL_ADDRESS or 0
@@ -395,6 +436,7 @@ class Run:
             self.at += turns + (found.at > 0)
         loop.compiled_turns += turns
         if found.at:
+            self._resumes = True
             loop.left += 1
             if loop.left >= _LEAVES and loop.compiled_turns < _WORTH * loop.left:
                 line = _line(loop.node, found.at)
@@ -403,6 +445,13 @@ class Run:
 
 def _line(node: ast.For | ast.While, at: int) -> int:
     return next(each.lineno for each, (k, _, _) in numbered(node).items() if k == at)
+
+
+def _axes(items: Any) -> int:
+    """How many axes an array has; 0 if it is none."""
+    if type(items) is ndarray:
+        return int(geometry(items).ndim)
+    return int(items.ndim) if type(items) is np.ndarray else 0
 
 
 def _is_small(items: range) -> bool:

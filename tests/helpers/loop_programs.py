@@ -21,6 +21,7 @@ FLOATS = ["x", "y", "z"]
 ATOMS = {
     "I": [*INTS, *INTS, "0", "1", "2", "3", "-1", "7", "big", "p[<X>]", "len(v)", "A.shape[0]"],
     "F": [
+        "b",
         *FLOATS,
         *FLOATS,
         "0.0",
@@ -40,7 +41,7 @@ ATOMS = {
 }
 EXPRESSIONS = {
     "I": ["(<I> + <I>)", "(<I> - <I>)", "(<I> * <I>)", "(<I> // <I>)", "(<I> % <I>)", "(<I> & <I>)",
-          "(<I> | <I>)", "(<I> ^ <I>)", "(<I> << 2)", "(<I> >> 1)", "(<I> << <I>)", "(~<I>)",
+          "(<I> | <I>)", "(<I> ^ <I>)", "(<I> << 2)", "(<I> >> 1)", "(<I> << (<I> & 63))", "(~<I>)",
           "(-<I>)",
           "abs(<I>)", "max(<I>, <I>)", "min(<I>, <I>, 3)", "int(<F>)", "(<I> if <B> else <I>)",
           "helper(<I>, <I>)", "<I> ** 2", "bool(<I>)", "divmod(<I>, 3)[0]", "round(<F>)"],
@@ -60,7 +61,7 @@ EXPRESSIONS = {
           "w[e]", "v[e2]"],
 }  # fmt: skip
 STATEMENTS = [
-    "s = <I>", "c = <I>", "s += <I>", "c -= <I>", "s *= <I>", "x = <F>", "y = <F>",
+    "s = <I>", "c = <I>", "s += <I>", "c -= <I>", "s = s * <I> % 1000003", "x = <F>", "y = <F>",
     "z += <F>", "x *= <F>", "y /= <F>", "v[<X>] = <F>", "A[<X>, <Y>] = <F>", "A[<X>, <Y>] += <F>",
     "w[<X>] -= <F>", "p[<X>] = <I>", "q[<X>] = <N>", "u[<X>] = <I>", "p[<X>] += <I>",
     "f[<X>] = <F>",
@@ -79,6 +80,7 @@ HEADS = [
     "for V in range(<E>):", "for V in range(<E>):", "for V in range(i, n):",
     "for V in range(n - 1, -1, -1):", "for V in range(<I> % 5, <I> % 7):",
     "for V in range(1, m, 2):",
+    "for b in p:", "for b in v:",
     "while s < <I> and GUARD < 40:", "while GUARD < 30:", "for V in range(0, <I> % 6, 1):",
 ]  # fmt: skip
 TEXT = """
@@ -95,7 +97,7 @@ def weigh(x):
 def program(np, math, data, seen, print_, big):
     A, B, v, w, p, q, u, f, mask, h, e, n, m, s, c, k, x, y, z, flag = data
     r, e2 = v, e
-    i = j = 1
+    i = j = b = 1
     try:
 {body}
     finally:
@@ -103,7 +105,25 @@ def program(np, math, data, seen, print_, big):
             pass
 {names}
 """
-NAMES = ["i", "j", "k", "s", "c", "x", "y", "z", "flag", "t", "d", "n", "m", "del_me", "r", "e2"]
+NAMES = [
+    "i",
+    "j",
+    "k",
+    "s",
+    "c",
+    "x",
+    "y",
+    "z",
+    "flag",
+    "t",
+    "d",
+    "n",
+    "m",
+    "del_me",
+    "r",
+    "e2",
+    "b",
+]
 
 
 class Program:
@@ -161,6 +181,10 @@ class Program:
         pad = "    " * indent
         if guard:
             self.lines.append(f"{pad}{guard} += 1")
+        if indent == 3:  # no number has a million digits
+            self.lines += [
+                f"{pad}if not -4e18 < {name} < 4e18:\n{pad}    {name} = 5" for name in "sc"
+            ]
         for _ in range(rng.randint(1, 4)):
             self.budget -= 1
             roll = rng.random()
