@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
+from types import ModuleType
 from typing import Any
 
 from lazyfuse.loops import kinds
@@ -242,6 +243,6 @@ class Expressions(Rows):
             return found
         if isinstance(node, ast.Attribute):
             owner = self.object(node.value)
-            if type(owner).__name__ in ("module", "Late") or type(owner) is type(math):
+            if isinstance(owner, ModuleType):
                 return getattr(owner, node.attr, None)
         return None

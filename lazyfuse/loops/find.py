@@ -28,9 +28,11 @@ from __future__ import annotations
 
 import ast
 import copy
+import itertools
 from types import CodeType
 from typing import Any
 
+from lazyfuse.devices.caches import register
 from lazyfuse.loops import leaving, take_over
 from lazyfuse.loops.leaving import AT, EXIT, method
 
@@ -44,10 +46,12 @@ _BARRED = (
 )  # fmt: skip
 """What no compiled loop contains: its names may mean anything afterwards."""
 _SEES_NAMES = frozenset(("locals", "vars", "exec", "eval", "dir", "globals"))
+_NUMBERS = itertools.count()
 _MOST = 400
 """Nodes of a loop that is looked at."""
 
-_found: dict[str, Any] = {}
+_found: dict[str, take_over.Loop] = {}
+register("loops.find.found", _found.__len__, None, None, "loops of texts that are being compiled")
 
 
 def rewrite(tree: ast.AST, path: str) -> bool:
@@ -64,7 +68,7 @@ def insert(code: CodeType) -> CodeType:
     constants = tuple(
         insert(each)
         if isinstance(each, CodeType)
-        else _found.get(each, each)
+        else _found.pop(each, each)
         if isinstance(each, str) and each.startswith(_MARK)
         else each
         for each in code.co_consts
@@ -118,7 +122,7 @@ class _Finder:
     def taken(self, node: ast.For | ast.While) -> list[ast.stmt]:
         """A loop with what lets it be taken over."""
         self.count += 1
-        number, mark = self.count, f"{_MARK}{len(_found)}"
+        number, mark = self.count, f"{_MARK}{next(_NUMBERS)}"
         original = copy.deepcopy(node)
         names = sorted({each.id for each in ast.walk(node) if isinstance(each, ast.Name)})
         stored = sorted(

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,8 @@ import numpy as np
 from lazyfuse.arrays.conversion import FOREIGN  # noqa: F401  (completes the array type)
 from lazyfuse.arrays.ndarray import export, geometry, ndarray
 from lazyfuse.arrays.scalars import scalar, value_of
-from lazyfuse.devices.base import DeviceError, Source
+from lazyfuse.devices.base import Source
+from lazyfuse.devices.caches import register
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import OTHER, UNBOUND, ArrayKind, Object
 from lazyfuse.loops.meaning import meaning
@@ -41,6 +42,7 @@ from lazyfuse.loops.text import (
     View,
     numbered,
 )  # fmt: skip
+from lazyfuse.registry import OURS
 from lazyfuse.runtime.layout.meta_arrays import address
 from lazyfuse.runtime.numerics import errstate
 from lazyfuse.runtime.placement import devices
@@ -64,6 +66,7 @@ _MISSES = 20
 
 functions: dict[tuple[str, int, str], ast.FunctionDef] = {}
 """The functions of the program's texts, by file, line and name."""
+register("loops.functions", functions.__len__, None, None, "one for each function of the program")
 _paused: list[Loop] = []
 loops: list[Loop] = []
 """All loops that were found."""
@@ -478,17 +481,10 @@ def _kind(value: Any) -> tuple[Any, Any]:
         return _kind(value_of(value))
     if value is UNBOUND:
         return UNBOUND, value
-    if kind in _OBJECTS or isinstance(value, type):
+    if kind in _OBJECTS or isinstance(value, (type, ModuleType)):
         return Object(value), value
     return OTHER, value
 
 
-_OBJECTS = {FunctionType, type(len), type(sys), np.ufunc}
-
-
-def known(kind: type) -> None:
-    """Let values of a type be known by their identity."""
-    _OBJECTS.add(kind)
-
-
-_ = DeviceError
+_OBJECTS = {FunctionType, BuiltinFunctionType, np.ufunc, OURS[np.ufunc]}
+"""What is known by its identity, beside modules and types."""
