@@ -30,7 +30,6 @@ import ast
 import copy
 import itertools
 from types import CodeType
-from typing import Any
 
 from lazyfuse.devices.caches import register
 from lazyfuse.loops import leaving, take_over
