@@ -24,7 +24,6 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, TypeGuard, TypeVar
 
-from lazyfuse import config
 from lazyfuse.bootstrap import HERE
 from lazyfuse.devices.caches import CONSTANT, cached
 from lazyfuse.loops import find
@@ -255,9 +254,7 @@ def _replaced_code(
         return None
     if not rewrite(tree):
         return None
-    # a debugger, a tracer or a profiler sees Python
-    watched = sys.gettrace() is not None or sys.getprofile() is not None
-    has_loops = config.options.loops and not watched and find.rewrite(tree, path)
+    has_loops = find.rewrite(tree, path)
     try:
         code: CodeType = _compile(tree, path, mode, flags, True, optimize)
     except (SyntaxError, RecursionError):

@@ -31,9 +31,11 @@ import copy
 import itertools
 from types import CodeType
 
+from lazyfuse import config
 from lazyfuse.devices.caches import register
 from lazyfuse.loops import leaving, take_over
 from lazyfuse.loops.leaving import AT, EXIT, method
+from lazyfuse.runtime.scheduling import evaluate
 
 TURN = ".turn"
 _MARK = "\0lazyfuse loop "
@@ -55,7 +57,9 @@ register("loops.find.found", _found.__len__, None, None, "loops of texts that ar
 
 def rewrite(tree: ast.AST, path: str) -> bool:
     """Prepare the loops of a syntax tree; whether there are any."""
-    if not isinstance(tree, ast.Module):
+    if not isinstance(tree, ast.Module) or not config.options.loops:
+        return False
+    if take_over.is_watched() or not evaluate.IS_MAIN:
         return False
     finder = _Finder(path)
     finder.scope(tree.body, set())

@@ -46,6 +46,7 @@ from lazyfuse.registry import OURS
 from lazyfuse.runtime.layout.meta_arrays import address
 from lazyfuse.runtime.numerics import errstate
 from lazyfuse.runtime.placement import devices
+from lazyfuse.runtime.scheduling import evaluate
 from lazyfuse.runtime.scheduling.evaluate import begin_quietly
 
 HOT = 0.02
@@ -61,6 +62,7 @@ for until another loop has run for some time.
 _LEAVES, _WORTH = 8, 8
 """Ways out after which a loop stays in Python, unless it has done so many turns for each."""
 _VERSIONS = 6
+INTERNAL = "lazyfuse failed to translate it"
 _MISSES = 20
 """Executions that could not be entered, after which Python keeps the loop."""
 
@@ -75,6 +77,14 @@ loops: list[Loop] = []
 def _function_of(function: FunctionType) -> ast.FunctionDef | None:
     code = function.__code__
     return functions.get((code.co_filename, code.co_firstlineno, code.co_name))
+
+
+def is_watched() -> bool:
+    """Whether a debugger, a tracer or a profiler looks at what Python runs."""
+    if sys.gettrace() is not None or sys.getprofile() is not None:
+        return True
+    monitoring = getattr(sys, "monitoring", None)
+    return monitoring is not None and any(monitoring.get_tool(k) for k in range(6))
 
 
 class _Asked(threading.local):
@@ -124,7 +134,7 @@ class Loop:
         self.seconds = self.compiled_seconds = 0.0
         self.turns = self.compiled_turns = self.left = self.entered = 0
         self.strange = self.missed = 0
-        self.versions: dict[Any, Version] = {}
+        self.versions: dict[Any, Version | None] = {}  # None: refused
         self.ready = False
         self.refused = ""
         self.is_dead = False
@@ -270,7 +280,7 @@ class Run:
         """The turns of a part, for Python."""
         loop = self.loop
         self._begun = time.perf_counter()
-        if self._whole or loop.is_dead or sys.gettrace() is not None:
+        if self._whole or loop.is_dead or is_watched():
             size = self.count - self.at if self.count >= 0 else -1
             if self._whole and self.count < 0 and self.items is not None:
                 self.at = self.count = 1
@@ -317,10 +327,8 @@ class Run:
     def run(self, values: Any) -> Exit | None:
         """Run the compiled loop; None if there is none (yet)."""
         loop = self.loop
-        if sys.gettrace() is not None or sys.getprofile() is not None:
-            return None
-        if not errstate.is_default():
-            return None
+        if is_watched() or not errstate.is_default() or evaluate.chunked is not None:
+            return None  # arrays in chunks may be larger than memory
         entry: dict[str, Any] = {}
         held: dict[str, Any] = {}
         for name, value in zip(loop.names, values, strict=True):
@@ -357,9 +365,12 @@ class Run:
             version = Version(loop, meaning(loop.node, entry, _function_of))
         except Refused as why:
             loop.refused = str(why)
-            loop.versions[key] = None  # type: ignore[assignment]
+            loop.versions[key] = None
             if sum(each is None for each in loop.versions.values()) >= 3:
                 loop.give_up(str(why))
+            return None
+        except Exception as error:  # a mistake of ours costs speed alone
+            loop.give_up(f"{INTERNAL}: {error!r}")
             return None
         loop.versions[key] = version
         return version

@@ -68,14 +68,15 @@ STATEMENTS = [
     "mask[<X>] = <B>", "q[<X>] += 1", "v[<X>], v[<Y>] = v[<Y>], v[<X>]", "s, c = c, s",
     "A[<X>, :k] = <R>", "v[:k] = <R>", "w[:k] += <R>", "A[:k, <Y>] *= <F>", "v[1:k] = w[:k - 1]",
     "flag = <B>", "t = <F>", "d = <N>", "v[:k] = <F>", "p[<X>] -= q[<Y>]", "h[<X>] = <N>",
-    "s = s * 3 + <I>", "x = x * 2.0 + <F>", "raise ValueError(s)", "print_('seen', s)",
+    "s = s * 3 + <I>", "x = x * 2.0 + <F>", "raise ValueError(s)",
+    "assert <I> < 99999", "print_('seen', s)",
     "del_me = s",
     "r = A[<X>, :k]", "r = v[1:k]", "r = B[<X>]", "r[<X>] = <F>", "r[:k] = <R>", "x = r[<X>]",
     "x = r @ w[:k]", "x = v[:4] @ w[e]", "e2 = e[:k]", "r = r[1:]", "x = r @ r",
     "y = w[e2] @ v[e2]",
     "x = <I>", "s = <F>", "u[<X>] += 1", "f[<X>] *= <F>",
 ]  # fmt: skip
-RARE = ("raise ", "print_", "x = <I>", "s = <F>")
+RARE = ("raise ", "assert ", "print_", "x = <I>", "s = <F>")
 HEADS = [
     "for V in range(<E>):", "for V in range(<E>):", "for V in range(i, n):",
     "for V in range(n - 1, -1, -1):", "for V in range(<I> % 5, <I> % 7):",
@@ -320,6 +321,8 @@ def compare(seeds: range, lazily: bool = False) -> dict[str, Any]:
         left += sum(each.left for each in mine)
         turns += sum(each.compiled_turns for each in mine)
         for each in mine:
+            if each.refused.startswith(take_over.INTERNAL):
+                found.append((seed, each.refused))
             if each.refused:
                 words = each.refused.partition(": ")[2]
                 refused[words] = refused.get(words, 0) + 1
