@@ -15,7 +15,7 @@ import numpy as np
 
 from lazyfuse.loops import kinds
 from lazyfuse.loops.expressions import Expressions
-from lazyfuse.loops.text import Leaves, Number, Value
+from lazyfuse.loops.text import Leaves, Number, Row, Value
 from lazyfuse.registry import THEIRS
 
 _DEPTH = 6  # of functions that call functions
@@ -25,6 +25,10 @@ class Calls(Expressions):
     """Writes calls."""
 
     def of_call(self, node: ast.Call, wanted: str = "") -> Value:
+        if isinstance(node.func, ast.Attribute) and not node.args and not node.keywords:
+            owner = None if self.object(node.func) is not None else self.value(node.func.value)
+            if isinstance(owner, Row):
+                return self.reduced(node.func.attr, owner)
         if node.keywords or any(isinstance(each, ast.Starred) for each in node.args):
             raise Leaves("a call with names")
         function = self.object(node.func)
@@ -39,6 +43,10 @@ class Calls(Expressions):
             return self.dot(self.value(node.args[0]), self.value(node.args[1]), by_matmul=False)
         if function is np.flip and len(node.args) == 1:
             return self._flipped(self.value(node.args[0]))
+        if len(node.args) == 1 and _hashes(function) and function in _REDUCTIONS:
+            row = self.value(node.args[0])
+            if isinstance(row, Row):
+                return self.reduced(_REDUCTIONS[function], row)
         simple = _SIMPLE.get(function) if _hashes(function) else None
         if simple is not None:
             return simple(self, [self.number(each) for each in node.args])
@@ -277,11 +285,44 @@ def _floor(name: str) -> Callable[[Calls, list[Number]], Number]:
     return call
 
 
+def _round(walk: Calls, given: list[Number]) -> Number:
+    (value,) = given
+    if value.kind != "float":
+        raise Leaves("round")
+    held = walk.temp(value.text)
+    walk.leave(f"not (abs({held}) < {float(1 << 62)})")
+    return Number(f"int64(np.rint({held}))", "int", 62)
+
+
+def _is(test: str) -> Callable[[Calls, list[Number]], Number]:
+    def call(walk: Calls, given: list[Number]) -> Number:
+        held = walk.temp(f"float64({walk.widened(given[0])})")
+        return Number(f"({test.format(held)})", "bool")
+
+    return call
+
+
+_REDUCTIONS: dict[Any, str] = {
+    np.sum: "sum",
+    np.max: "max",
+    np.min: "min",
+    np.amax: "max",
+    np.amin: "min",
+    np.mean: "mean",
+    np.argmax: "argmax",
+    np.argmin: "argmin",
+}
 _SIMPLE: dict[Any, Callable[[Calls, list[Number]], Number]] = {
     abs: _abs,
     int: _int,
     float: _float,
     bool: _bool,
+    round: _round,
+    math.isnan: _is("{0} != {0}"),
+    math.isinf: _is("abs({0}) == np.inf"),
+    math.isfinite: _is("abs({0}) < np.inf"),
+    math.log: _math("log"),
+    math.tan: _math("tan"),
     math.sqrt: _sqrt(False),
     math.fabs: lambda walk, given: Number(f"abs(float64({walk.widened(given[0])}))", "float"),
     math.floor: _floor("floor"),

@@ -119,6 +119,7 @@ class Writer(Calls):
         self.put("patience = int64(0)")
         self.put("cur = meta[1]")
         self.put("scratch = pointer_f8(meta[4])")
+        self.put("scratch_whole = pointer_i8(meta[4])")
         begin, self.lines, self.indent = self.lines, [], 2
         return begin
 
@@ -402,7 +403,8 @@ class Writer(Calls):
             raise Leaves("a target")
         part = self.subscript(node.target)
         if isinstance(part, Row):
-            self._store_row(node.target, self.of_rows(node.op, part, self.value(node.value)))
+            made = self.of_rows(node.op, part, self.value(node.value))
+            self._store_row(node.target, made, in_place=True)
             return
         pointer, at, code = self.place(node.target)
         held = self.temp(at)

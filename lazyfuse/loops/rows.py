@@ -10,10 +10,29 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
+import numpy as np
+
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import ArrayKind
 from lazyfuse.loops.numbers import Numbers
 from lazyfuse.loops.text import BITS, ROOM, Array, Leaves, Maybe, Number, Part, Row, Value, View
+
+_SIGNS: dict[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+}
+_CASTS = {
+    code: {"i": "int", "u": "uint", "f": "float"}[code[0]] + str(8 * int(code[1:]))
+    for code in kinds.SCALARS
+    if code != "b1"
+} | {"b1": "uint8"}
+"""What makes an element of each dtype."""
+_PLACES = ("argmax", "argmin")
 
 
 class Rows(Numbers):
@@ -155,8 +174,10 @@ class Rows(Numbers):
             stride = self.stride(array.name, array.kind, axis)
             if isinstance(key, ast.Slice):
                 at, count, by = self.bounds(key, size)
-                step = stride if by == 1 else f"(-{stride})"
-                view = View(array.name, axis) if by == 1 else None
+                step = stride
+                if by != "1":
+                    step = f"(-{stride})" if by == "-1" else self.temp(f"{stride} * {by}")
+                view = View(array.name, axis) if by == "1" else None
                 made[axis] = self.temp(f"{made[axis]} + {at}") if made[axis] else at
             else:
                 at = self.inside(key, size)
@@ -166,14 +187,15 @@ class Rows(Numbers):
         first = self.temp(" + ".join(terms)) if terms else "int64(0)"
         return Part(f"{array.name}_p", first, count, step, array.kind.code, view, tuple(made))
 
-    def bounds(self, node: ast.Slice, size: str) -> tuple[str, str, int]:
-        """Where a slice begins, and how many elements it has."""
+    def bounds(self, node: ast.Slice, size: str) -> tuple[str, str, str]:
+        """Where a slice begins, how many elements it has, and its step."""
         if node.step is not None:
             whole = node.lower is None and node.upper is None
             if isinstance(node.step, ast.UnaryOp) and ast.unparse(node.step) == "-1" and whole:
-                return f"({size} - 1 if {size} > 0 else 0)", size, -1
-            if not (isinstance(node.step, ast.Constant) and node.step.value == 1):
-                raise Leaves("a slice with a step")
+                return f"({size} - 1 if {size} > 0 else 0)", size, "-1"
+        by = "1" if node.step is None else self.temp(self.index(node.step).text)
+        if by != "1":
+            self.leave(f"{by} <= 0")
         ends = []
         for each, other in ((node.lower, "int64(0)"), (node.upper, size)):
             if each is None or (isinstance(each, ast.Constant) and each.value is None):
@@ -183,9 +205,12 @@ class Rows(Numbers):
             held = self.temp(f"{held} + {size} if {held} < 0 else {held}")
             held = self.temp(f"{held} if {held} > 0 else 0")
             ends.append(self.temp(f"{held} if {held} < {size} else {size}"))
-        if ends[0] == "int64(0)":
-            return ends[0], ends[1], 1
-        return ends[0], self.temp(f"{ends[1]} - {ends[0]} if {ends[1]} > {ends[0]} else 0"), 1
+        if ends[0] == "int64(0)" and by == "1":
+            return ends[0], ends[1], by
+        count = f"{ends[1]} - {ends[0]}"
+        if by != "1":
+            count = f"({count} + {by} - 1) // {by}"
+        return ends[0], self.temp(f"{count} if {ends[1]} > {ends[0]} else 0"), by
 
     def whole(self, part: Part) -> Row:
         """The elements of a view."""
@@ -208,63 +233,110 @@ class Rows(Numbers):
 
     def of_rows(self, op: ast.operator, left: Value, right: Value) -> Row:
         """An operator on arrays, element by element."""
-        names = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
-        sign = names.get(type(op))
+        sign = _SIGNS.get(type(op))
         if sign is None:
             raise Leaves("an operator of arrays")
         codes = [each.code if isinstance(each, Row) else each.kind for each in (left, right)]
-        if any(code not in ("f8", "float", "int", "i8", "i4", "i2", "u1", "u2") for code in codes):
-            raise Leaves("an operator of arrays of this type")
-        if not any(kinds.is_float(code) for code in codes) and sign != "/":
-            raise Leaves("an operator of arrays of integers")
+        code = self._common(codes)
+        if code[0] != "f" and sign == "/":
+            code = "f8"
+        if code[0] == "f" and sign not in "+-*/":
+            raise Leaves("an operator of arrays of floats")
         counts = [each.length for each in (left, right) if isinstance(each, Row)]
-        count = counts[0]
         if len(counts) == 2 and counts[0] != counts[1]:
             # one element would be repeated: Python does that
             self.leave(f"{counts[0]} != {counts[1]}")
-        a, b = [self._element(each) for each in (left, right)]
-        return Row("f8", count, lambda q: f"({a(q)} {sign} {b(q)})")
+        a, b = [self._element(each, code) for each in (left, right)]
+        return Row(code, counts[0], lambda q: self.fitted(f"({a(q)} {sign} {b(q)})", code))
 
-    def _element(self, value: Value) -> Callable[[str], str]:
+    @staticmethod
+    def _common(codes: list[str]) -> str:
+        """NumPy's type for an array and an array or a number (NEP 50)."""
+        plain = [each for each in codes if each not in kinds.PYTHON]
+        if any(each in ("b1", "u8") for each in plain) or "bool" in codes:
+            raise Leaves("an operator of truth values")
+        found = np.dtype(plain[0]) if len(plain) == 1 else np.promote_types(*plain)
+        if found.kind != "f" and "float" in codes:
+            return "f8"
+        code = found.kind + str(found.itemsize)
+        if code not in kinds.SCALARS:
+            raise Leaves("an operator of arrays of this type")
+        return code
+
+    @staticmethod
+    def fitted(text: str, code: str) -> str:
+        """A result as an element of that type: integers wrap, as in NumPy."""
+        if code in ("f8", "i8"):
+            return text
+        if code == "f4":
+            return f"float64(float32({text}))"
+        return f"int64({_CASTS[code]}({text}))"
+
+    def _element(self, value: Value, code: str) -> Callable[[str], str]:
         if isinstance(value, Row):
             element = value.element
-            return element if value.code == "f8" else lambda q: f"float64({element(q)})"
-        held = self.temp(f"float64({self.widened(value)})")
+            if code[0] == "f" and value.code[0] != "f":
+                return lambda q: self.fitted(f"float64({element(q)})", code)
+            return element
+        text = self.widened(value)
+        if code[0] == "f":
+            held = self.temp(self.fitted(f"float64({text})", code))
+            if code == "f4":
+                self.leave(f"abs({held}) == np.inf")
+        else:
+            held = self.temp(text)
+            if value.kind == "int" and code != "i8":  # Python's integer has to fit
+                self.leave(f"int64({_CASTS[code]}({held})) != {held}")
         return lambda q: held
 
-    def room(self, count: str) -> str:
-        """Working memory for so many floats, until the statement ends."""
+    def room(self, count: str, code: str = "f8") -> str:
+        """Working memory for so many elements, until the statement ends."""
         self.leave(f"{count} > meta[{ROOM}]")
-        return "scratch"
+        return "scratch" if code[0] == "f" else "scratch_whole"
 
-    def computed(self, row: Row) -> Part:
-        """The elements of an expression in working memory; leaves where NumPy would warn."""
-        memory = self.room(row.length)
+    def computed(self, row: Row, code: str = "") -> Part:
+        """The elements of an expression in working memory, as that type; leaves where NumPy would
+        warn.
+        """
+        code = code or row.code
+        memory = self.room(row.length, code)
         self.temps += 1
         q = f"q{self.temps}"
         self.put(f"patience = patience + {row.length}")
         self.put("clear_flags()")
         self.open(f"for {q} in range({row.length}):")
         self.put("independent()")  # nothing else lies in working memory
-        self.put(f"{memory}[{q}] = {row.element(q)}")
+        element = row.element(q)
+        if code != row.code:
+            element = self.fitted(f"float64({element})" if code[0] == "f" else element, code)
+        self.put(f"{memory}[{q}] = {element}")
         self.close()
-        self.leave("(test_flags() & 11) != 0")
-        return Part(memory, "int64(0)", row.length, "int64(1)", "f8")
+        if "f" in (code[0], row.code[0]):
+            self.leave("(test_flags() & 11) != 0")
+        return Part(memory, "int64(0)", row.length, "int64(1)", code)
 
-    def _store_row(self, target: ast.Subscript, found: Value) -> None:
+    def _store_row(self, target: ast.Subscript, found: Value, in_place: bool = False) -> None:
         self.settle()
         part = self.part(ast.Subscript(target.value, target.slice, ast.Store()))
         self.temps += 1
         q = f"q{self.temps}"
         step = q if part.step == "int64(1)" else f"{q} * {part.step}"
         at = f"{part.first} + {step}"
+        if part.step != "int64(1)":
+            self.leave(f"({part.step} == 0) & ({part.length} > 1)")
         if isinstance(found, Row):
-            if part.code != "f8" or found.code != "f8":
+            if "b1" in (part.code, found.code) and part.code != found.code:
                 raise Leaves("an assignment between types")
+            if part.code[0] != "f" and found.code[0] == "f":
+                raise Leaves("an assignment of floats to integers")
+            if in_place and not np.can_cast(found.code, part.code, "same_kind"):
+                raise Leaves("an operator in place between types")
             if found.length != part.length:
                 self.leave(f"{found.length} != {part.length}")
-            held = self.computed(found)
+            held = self.computed(found, part.code)
             value = f"{held.pointer}[{q}]"
+            if part.code not in ("f8", "i8"):
+                value = f"{_CASTS[part.code]}({value})"
         else:
             value = self.temp(self.as_element(found, part.code))
         self.settle()
@@ -272,6 +344,50 @@ class Rows(Numbers):
         self.put("independent()")
         self.put(f"{part.pointer}[{at}] = {value}")
         self.close()
+
+    def reduced(self, name: str, row: Row) -> Number:
+        """`row.sum()` and others; leaves where the row is empty, and where zeros or NaN decide."""
+        if row.code in ("b1", "f4", "u8") or name not in ("sum", "mean", "max", "min", *_PLACES):
+            raise Leaves(f"{name} of an array of this type")
+        is_float = row.code[0] == "f"
+        if name != "sum":
+            self.leave(f"{row.length} == 0")
+        if name == "mean" and not is_float:
+            raise Leaves("mean of integers")
+        held = self.computed(row)
+        self.temps += 1
+        q = f"q{self.temps}"
+        element = f"{held.pointer}[{q}]"
+        if name in ("sum", "mean"):
+            if is_float:
+                total = self.temp(f"pairwise_f8(scratch, {row.length})")
+                self.leave(f"{total} - {total} != 0.0")
+                if name == "mean":
+                    total = self.temp(f"{total} / float64({row.length})")
+                return Number(total, "f8")
+            total = self.temp("int64(0)")
+            self.open(f"for {q} in range({row.length}):")
+            self.put(f"{total} = {total} + {element}")
+            self.close()
+            return Number(total, "i8")
+        sign = ">" if name.endswith("max") else "<"
+        best, place = self.temp(f"{held.pointer}[0]"), self.temp("int64(0)")
+        odd = self.temp("int64(0)")
+        self.open(f"for {q} in range({row.length}):")
+        if is_float:
+            self.put(f"{odd} = 1 if {element} != {element} else {odd}")
+        self.open(f"if {element} {sign} {best}:")
+        self.put(f"{best} = {element}")
+        self.put(f"{place} = {q}")
+        self.close()
+        self.close()
+        if is_float:
+            self.leave(f"{odd} != 0")
+        if name in _PLACES:
+            return Number(place, "i8", kinds.SMALL)
+        if is_float:
+            self.leave(f"{best} == 0.0")  # NumPy may find the other zero
+        return Number(best, row.code)
 
     def dot(self, left: Value, right: Value, by_matmul: bool) -> Value:
         """The product of two rows, by NumPy's BLAS."""

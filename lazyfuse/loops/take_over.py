@@ -176,7 +176,7 @@ class Version:
         self.program: Any = None
         flags = sorted(name for name, kind, _ in meant.enters if kind is UNBOUND)
         self.flags = {name: meant.counters[-1 - k] for k, name in enumerate(flags)}
-        self.computes_rows = "scratch[" in meant.text or "scratch," in meant.text
+        self.computes_rows = meant.text.count("scratch") > 3  # beyond their definitions
         self.Words = ctypes.c_int64 * meant.words
         self.Floats = ctypes.c_double * meant.words
 
