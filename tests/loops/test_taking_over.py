@@ -134,6 +134,8 @@ def test_signals_are_served_and_raise_where_the_loop_is() -> None:
             return s
     """)
     v = np.zeros(2)
+    for _ in range(3):  # compiled for names with and without values
+        scope["spin"](50, v)
     seen = []
 
     def handle(number: int, frame: Any) -> None:
