@@ -83,8 +83,8 @@ class Expressions(Rows):
             return self.called[-1].name(node)  # type: ignore[no-any-return]
         kind = self.kinds.get(node.id, OTHER)
         if isinstance(kind, Maybe):
-            self.leave(f"{node.id}_set == 0")
-            kind = self.kinds[node.id] = kind.kind
+            self.leave(f"{node.id}_set == 0")  # asked again by later reads: this one may be skipped
+            kind = kind.kind
         if isinstance(kind, str) and kind != OTHER:
             is_small = kind == "int" and node.id not in self.stored
             counts = kind == "int" and self.is_counter(node.id)

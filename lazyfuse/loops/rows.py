@@ -45,7 +45,7 @@ class Rows(Numbers):
         name, kind = node.id, self.kinds.get(node.id)
         if isinstance(kind, Maybe) and isinstance(kind.kind, View):
             self.leave(f"{name}_set == 0")
-            kind = self.kinds[name] = kind.kind
+            kind = kind.kind
         if isinstance(kind, ArrayKind) and name not in self.stored:
             axes = tuple(range(kind.rank))
             return Array(name, kind, axes, "", tuple([f"{name}_n{k}" for k in axes]), ())

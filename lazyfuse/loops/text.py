@@ -317,7 +317,8 @@ class Text:
         self.loops.append((head, breaks, goes_on))
 
         def again() -> None:
-            ends = [*goes_on, *([] if self.dead else [self.kinds])]
+            # what a `break` brings is joined, too: one way out has one kind for a name
+            ends = [*goes_on, *breaks, *([] if self.dead else [self.kinds])]
             found = head
             for each in ends:
                 found = self.join(found, each, node)
@@ -329,6 +330,4 @@ class Text:
         yield again
         self.loops.pop()
         self.kinds = dict(head)
-        for each in breaks:
-            self.kinds = self.join(self.kinds, each, node)
         self.dead = False

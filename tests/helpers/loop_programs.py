@@ -62,7 +62,8 @@ EXPRESSIONS = {
           "w[e]", "v[e2]"],
 }  # fmt: skip
 STATEMENTS = [
-    "s = <I>", "c = <I>", "s += <I>", "c -= <I>", "s = s * <I> % 1000003", "x = float(<F>)", "y = float(<F>)", "s = int(<I>)",
+    "s = <I>", "c = <I>", "s += <I>", "c -= <I>", "s = s * <I> % 1000003",
+    "x = float(<F>)", "y = float(<F>)", "s = int(<I>)",
     "z += <F>", "x *= <F>", "y /= <F>", "v[<X>] = <F>", "A[<X>, <Y>] = <F>", "A[<X>, <Y>] += <F>",
     "w[<X>] -= <F>", "p[<X>] = <I>", "q[<X>] = <N>", "u[<X>] = <I>", "p[<X>] += <I>",
     "f[<X>] = <F>",
