@@ -57,6 +57,9 @@ class Calls(Expressions):
     def _least(self, nodes: list[ast.expr], is_max: bool, wanted: str) -> Value:
         values = [self.number(each) for each in nodes]
         kind = values[0].kind
+        both = kinds.union(*[each.kind for each in values])
+        if both is not None:
+            return self._least_of_both(values, is_max, both)
         if any(each.kind != kind for each in values):
             if not wanted or any(kinds.is_float(x.kind) != kinds.is_float(kind) for x in values):
                 raise Leaves("`min` or `max` of several types")
@@ -70,6 +73,16 @@ class Calls(Expressions):
             sign = ">" if is_max else "<"
             self.put(f"{result} = {held} if {held} {sign} {result} else {result}")
         return Number(result, kind, max(each.bits for each in values))
+
+    def _least_of_both(self, values: list[Number], is_max: bool, kind: str) -> Number:
+        """The same for numbers some of which are NumPy's."""
+        result, tag = self.temp(values[0].text), self.temp(self.tag_of(values[0]))
+        for each in values[1:]:
+            held = self.temp(each.text)
+            better = self.temp(f"{held} {'>' if is_max else '<'} {result}")
+            self.put(f"{tag} = {self.tag_of(each)} if {better} else {tag}")
+            self.put(f"{result} = {held} if {better} else {result}")
+        return Number(result, kind, max(each.bits for each in values), tag)
 
     def _inlined(self, function: Any, given: list[Number], node: ast.Call) -> Number:
         """A call of a function of the program's, whose statements only compute."""
@@ -85,9 +98,8 @@ class Calls(Expressions):
         self.temps += 1
         scope = _Scope(self, f"call{self.temps}__", function)
         for name, value in zip(names, given, strict=True):
-            held = f"{scope.prefix}{name}_{value.kind}"
-            self.put(f"{held} = {value.text}")
-            scope.kinds[name] = Number(held, value.kind, value.bits)
+            held = self.variable(f"{scope.prefix}{name}", value.kind)
+            scope.kinds[name] = self.hold(held, value)
         self.settle()
         self.called.append(scope)
         dead, self.dead = self.dead, False
@@ -154,13 +166,13 @@ class Calls(Expressions):
         found = self.number(node.value)
         self.settle()
         held = f"{scope.prefix}result"
-        if scope.result is None:
-            scope.result = Number(held, found.kind, found.bits)
-        elif scope.result.kind != found.kind:
+        before, made = scope.result, self.hold(held, found)
+        if before is None:
+            scope.result = made
+        elif before.kind != found.kind:
             raise Leaves("a function with results of several types")
         else:
-            scope.result = Number(held, found.kind, max(scope.result.bits, found.bits))
-        self.put(f"{held} = {found.text}")
+            scope.result = made._replace(bits=max(before.bits, found.bits))
         self.put("break")
         self.dead = True
 
@@ -213,12 +225,12 @@ BITS = {"i1": 8, "u1": 8, "i2": 16, "u2": 16, "i4": 32, "u4": 32}
 def _abs(walk: Calls, given: list[Number]) -> Number:
     (value,) = given
     if kinds.is_float(value.kind):
-        return Number(f"abs({value.text})", value.kind)
-    if value.kind not in ("int", "i8"):
+        return value._replace(text=f"abs({value.text})")
+    if value.kind not in ("int", "i8", "int|i8"):
         raise Leaves("abs")
     if value.bits > 62:
         walk.leave(f"{value.text} == {-(1 << 63)}")
-    return Number(f"abs({value.text})", value.kind, value.bits)
+    return value._replace(text=f"abs({value.text})")
 
 
 def _int(walk: Calls, given: list[Number]) -> Number:
@@ -242,7 +254,7 @@ def _bool(walk: Calls, given: list[Number]) -> Number:
 def _sqrt(is_numpy: bool) -> Callable[[Calls, list[Number]], Number]:
     def call(walk: Calls, given: list[Number]) -> Number:
         (value,) = given
-        if is_numpy and value.kind not in ("f8", "float"):
+        if is_numpy and value.kind not in ("f8", "float", "float|f8"):
             raise Leaves("sqrt")
         held = walk.temp(f"float64({walk.widened(value)})")
         walk.leave(f"{held} < 0.0" if is_numpy else f"not ({held} >= 0.0)")
@@ -252,7 +264,7 @@ def _sqrt(is_numpy: bool) -> Callable[[Calls, list[Number]], Number]:
 
 
 def _numpy_abs(walk: Calls, given: list[Number]) -> Number:
-    if given[0].kind not in ("f8", "float"):
+    if given[0].kind not in ("f8", "float", "float|f8"):
         raise Leaves("abs")
     return Number(f"abs({given[0].text})", "f8")
 

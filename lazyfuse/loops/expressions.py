@@ -60,6 +60,8 @@ class Expressions(Rows):
             return result
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return f"(not {self.truth(node.operand)})"
+        if isinstance(node, ast.Compare):
+            return self.of_compare(node, is_test=True).text
         return self.as_truth(self.number(node))
 
     def of_constant(self, node: ast.Constant) -> Value:
@@ -89,7 +91,8 @@ class Expressions(Rows):
             is_small = kind == "int" and node.id not in self.stored
             counts = kind == "int" and self.is_counter(node.id)
             bits = kinds.SMALL if is_small or counts else 63
-            return Number(self.variable(node.id, kind), kind, bits)
+            held = self.variable(node.id, kind)
+            return Number(held, kind, bits, f"{held}_tag" if "|" in kind else "")
         if isinstance(kind, (ArrayKind, View)):
             array = self.array(node)
             if len(array.sizes) == 1:
@@ -140,20 +143,21 @@ class Expressions(Rows):
         kind, text = found.kind, found.text
         if isinstance(node.op, ast.USub):
             if kinds.is_float(kind):
-                return Number(f"(-{text})", kind)
+                return found._replace(text=f"(-{text})")
             if kind == "bool":
                 return Number(f"(-int64(1 if {text} else 0))", "int", 2)
-            if kind in ("int", "i8"):
+            if kind in ("int", "i8", "int|i8"):
                 if found.bits > 62:
                     self.leave(f"{text} == {-(1 << 63)}")
                 return found._replace(text=f"(-{text})")
         if isinstance(node.op, ast.Invert) and kind in ("int", "i8", "i4", "i2", "i1"):
             return found._replace(text=f"(~{text})", bits=min(63, found.bits + 1))
-        if isinstance(node.op, ast.UAdd) and kind in ("int", "float", "f8"):
+        if isinstance(node.op, ast.UAdd) and kind in ("int", "float", "f8", "float|f8", "int|i8"):
             return found
         raise Leaves("an operator")
 
-    def of_compare(self, node: ast.Compare) -> Value:
+    def of_compare(self, node: ast.Compare, is_test: bool = False) -> Number:
+        """A comparison. `is_test`: its type does not matter."""
         first = self.number(node.left)
         result = ""
         opened = 0
@@ -164,9 +168,11 @@ class Expressions(Rows):
                 self.open(f"if {result}:")
                 opened += 1
             second = self.number(each)
+            if not is_test and (first.tag or second.tag):
+                raise Leaves("a comparison of a number of several types")
             found, kind_now = self.compared(operator, first, second)
             if result:
-                if kind_now != kind:
+                if kind_now != kind and not is_test:
                     raise Leaves("a comparison of several types")
                 self.put(f"{result} = {found}")
             else:
@@ -179,6 +185,8 @@ class Expressions(Rows):
 
     def of_boolop(self, node: ast.BoolOp) -> Value:
         found = self.number(node.values[0])
+        if found.tag:
+            raise Leaves("a number of several types")
         result = self.temp(found.text)
         opened = 0
         for each in node.values[1:]:
@@ -210,6 +218,17 @@ class Expressions(Rows):
         self.close()
         self.open("else:")
         second = self.number(node.orelse, wanted)
+        both = kinds.union(first.kind, second.kind)
+        if both is not None and not wanted:
+            self.settle()
+            self.lines[at : at + 1] = [
+                "  " * indent + f"{result} = {first.text}",
+                "  " * indent + f"{result}_tag = {self.tag_of(first)}",
+            ]
+            self.put(f"{result} = {second.text}")
+            self.put(f"{result}_tag = {self.tag_of(second)}")
+            self.close()
+            return Number(result, both, max(first.bits, second.bits), f"{result}_tag")
         if second.kind != first.kind:
             if not wanted:
                 raise Leaves("a choice between several types")

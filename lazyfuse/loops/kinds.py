@@ -65,15 +65,28 @@ OTHER = "other"
 """The kind of a value that a compiled loop cannot use."""
 
 
+def union(*several: str) -> str | None:
+    """The kind of a number that is Python's or NumPy's, as the turn decides ("float|f8", "int|i8");
+    None for kinds that do not go together so.
+    """
+    found = frozenset(part for kind in several for part in kind.split("|"))
+    return next((each for each in ("float|f8", "int|i8") if found == set(each.split("|"))), None)
+
+
+def numpys(kind: str) -> str:
+    """NumPy's kind of a union; other kinds are their own."""
+    return kind.rpartition("|")[2]
+
+
 def register(kind: str) -> str:
     """The type of a variable that holds such a number: "i8", "f8" or "b1"."""
-    code = PYTHON.get(kind, kind)
+    code = PYTHON.get(kind, numpys(kind))
     return "b1" if code == "b1" else "f8" if code[0] == "f" else "i8"
 
 
 def is_float(kind: str) -> bool:
     """Whether numbers of this kind are floats."""
-    return kind == "float" or kind in ("f4", "f8")
+    return kind == "float" or numpys(kind) in ("f4", "f8")
 
 
 def is_bool(kind: str) -> bool:

@@ -62,6 +62,8 @@ class Writer(Calls):
                 continue
             held = "scalars" if kinds.register(kind) == "f8" else "meta"
             value = self.variable(name, kind)
+            if "|" in kind:
+                self.put(f"meta[{slot + 1}] = int64(1 if {value}_tag else 0)")
             self.put(f"{held}[{slot}] = " + (value if held == "scalars" else f"int64({value})"))
         for name, flag in self.flags.items():
             self.put(f"meta[{self.counters[-1 - sorted(self.flags).index(name)]}] = {flag}")
@@ -78,7 +80,12 @@ class Writer(Calls):
             elif (name, kind) not in entered:
                 zero = {"f8": "0.0", "i8": "int64(0)", "b1": "False"}[kinds.register(kind)]
                 begin.append(f"  {self.variable(name, kind)} = {zero}")
-        text = "\n".join(["def loop(meta, scalars):", *begin, "  if begins():", *body, *self.lines])
+                if "|" in kind:
+                    begin.append(f"  {self.variable(name, kind)}_tag = False")
+        known = [x for each in body for x in ([each] if isinstance(each, str) else each)]
+        text = "\n".join(
+            ["def loop(meta, scalars):", *begin, "  if begins():", *known, *self.lines]
+        )
         return Meant(
             text + "\n", self.enters, self.leaves, self.slots, self.counters, self.words,
             frozenset(self.writes), self.constants,
@@ -212,8 +219,11 @@ class Writer(Calls):
         self.on_assign(ast.Assign([node.target], node.value))
 
     def on_break(self, node: ast.Break) -> None:
-        self.loops[-1][1].append(dict(self.kinds))
+        head, breaks, _ = self.loops[-1]
+        breaks.append(dict(self.kinds))
+        self.lines += self.edge(self.kinds, head, self.indent)
         if len(self.loops) == 1:
+            self.kinds = self.join(head, self.kinds, node)
             self.note(BROKE)
             self.put("leave(1)")
         else:
@@ -221,7 +231,9 @@ class Writer(Calls):
         self.dead = True
 
     def on_continue(self, node: ast.Continue) -> None:
-        self.loops[-1][2].append(dict(self.kinds))
+        head, _, goes_on = self.loops[-1]
+        goes_on.append(dict(self.kinds))
+        self.lines += self.edge(self.kinds, head, self.indent)
         if len(self.loops) == 1 and isinstance(self.unit, ast.For):
             self.put("cur = cur + step")
         self.put("continue")
@@ -233,17 +245,21 @@ class Writer(Calls):
         before = dict(self.kinds)
         self.open(f"if {test}:")
         self.body(node.body)
+        place, indent = self.later(), self.indent
         self.close()
         then, then_dead = self.kinds, self.dead
         self.kinds, self.dead = before, False
-        if node.orelse:
-            self.open("else:")
-            self.body(node.orelse)
-            self.close()
+        self.open("else:")
+        self.body(node.orelse)
+        other = self.later()
+        self.close()
         if self.dead:
             self.kinds, self.dead = then, then_dead
         elif not then_dead:
-            self.kinds = self.join(then, self.kinds, node)
+            both = self.join(then, self.kinds, node)
+            place += self.edge(then, both, indent)
+            other += self.edge(self.kinds, both, indent)
+            self.kinds = both
 
     def on_while(self, node: ast.While) -> None:
         if node.orelse:
@@ -359,7 +375,8 @@ class Writer(Calls):
         values = []
         for each in node.elts:
             value = self.number(each)
-            values.append(value._replace(text=self.temp(value.text)))
+            tag = self.temp(value.tag) if value.tag else ""
+            values.append(value._replace(text=self.temp(value.text), tag=tag))
         places: list[Any] = []
         for place in target.elts:
             if isinstance(place, ast.Name):
@@ -430,11 +447,10 @@ class Writer(Calls):
         """Assign a number to a name."""
         if self.called:
             scope = self.called[-1]
-            held = f"{scope.prefix}{name}_{value.kind}"
-            self.put(f"{held} = {value.text}")
-            scope.kinds[name] = Number(held, value.kind, value.bits)
+            held = self.variable(f"{scope.prefix}{name}", value.kind)
+            scope.kinds[name] = self.hold(held, value)
             return
-        self.put(f"{self.variable(name, value.kind)} = {value.text}")
+        self.hold(self.variable(name, value.kind), value)
         if name in self.flags:
             self.put(f"{name}_set = 1")
         self.kinds[name] = value.kind

@@ -50,6 +50,8 @@ class Numbers(Text):
     def binary(self, op: ast.operator, first: Number, second: Number) -> Number:
         """`first op second`."""
         a, b = first.kind, second.kind
+        if "|" in a or "|" in b:
+            return self._either(op, first, second)
         if a in kinds.PYTHON and b in kinds.PYTHON:
             if "float" in (a, b):
                 return self._floats(op, first, second, "float")
@@ -62,6 +64,36 @@ class Numbers(Text):
         if isinstance(op, ast.Div):
             return self._floats(op, first, second, "f8")
         return self._wrapping(op, first, second, code)
+
+    def _either(self, op: ast.operator, first: Number, second: Number) -> Number:
+        """An operation on numbers that are Python's or NumPy's: computed as NumPy's."""
+        if isinstance(op, (ast.LShift, ast.Pow)):
+            raise Leaves("an operator of a number of several types")
+        found: dict[tuple[str, str], str | None] = {
+            (a, b): self._result(op, a, b)
+            for a in first.kind.split("|")
+            for b in second.kind.split("|")
+        }
+        results = {str(each) for each in found.values()}
+        kind, tag = results.pop() if len(results) == 1 else kinds.union(*results), ""
+        if kind is None or kind == "None":
+            raise Leaves("types that do not mix")
+        if "|" in kind:
+            tags = [(each.tag, at) for at, each in enumerate((first, second)) if each.tag]
+            for pair, result in found.items():
+                is_numpys = any(pair[at] not in kinds.PYTHON for _, at in tags)
+                if is_numpys != (result not in kinds.PYTHON):
+                    raise Leaves("types that do not mix")
+            tag = f"({' | '.join(each for each, _ in tags)})"
+        plain = [each._replace(kind=kinds.numpys(each.kind), tag="") for each in (first, second)]
+        return self.binary(op, *plain)._replace(kind=kind, tag=tag)
+
+    def _result(self, op: ast.operator, a: str, b: str) -> str | None:
+        """The kind of an operation's result; None if there is none."""
+        if a in kinds.PYTHON and b in kinds.PYTHON:
+            return "float" if "float" in (a, b) or isinstance(op, ast.Div) else "int"
+        code = self.promoted(Number("", a), Number("", b))
+        return "f8" if code is not None and code[0] != "f" and isinstance(op, ast.Div) else code
 
     @staticmethod
     def promoted(first: Number, second: Number) -> str | None:

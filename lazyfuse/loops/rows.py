@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 
@@ -249,9 +250,13 @@ class Rows(Numbers):
         a, b = [self._element(each, code) for each in (left, right)]
         return Row(code, counts[0], lambda q: self.fitted(f"({a(q)} {sign} {b(q)})", code))
 
-    @staticmethod
-    def _common(codes: list[str]) -> str:
+    def _common(self, codes: list[str]) -> str:
         """NumPy's type for an array and an array or a number (NEP 50)."""
+        if any("|" in each for each in codes):
+            every = {self._common(list(each)) for each in product(*[x.split("|") for x in codes])}
+            if len(every) > 1:
+                raise Leaves("an operator of a number of several types")
+            return every.pop()
         plain = [each for each in codes if each not in kinds.PYTHON]
         if any(each in ("b1", "u8") for each in plain) or "bool" in codes:
             raise Leaves("an operator of truth values")

@@ -433,6 +433,8 @@ class Run:
                 keys[kind.axis] = slice(first, first + words[slot + rank])
                 made[k] = held[kind.base][tuple(keys)]
                 continue
+            if "|" in kind:
+                kind = kind.split("|")[words[slot + 1]]
             raw = floats[slot] if kinds.register(kind) == "f8" else words[slot]
             made[k] = kinds.MAKERS[kind](raw)
         found = Exit(code, self.items is None, made, words, meant.counters)

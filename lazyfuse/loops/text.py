@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import OTHER, UNBOUND, ArrayKind
 
 _PATIENCE = 1 << 20  # turns, with all statements in them, after which signals are looked at
@@ -38,6 +39,8 @@ class Number(NamedTuple):
     kind: str
     bits: int = 63
     """An integer is smaller than 2 to this power."""
+    tag: str = ""
+    """Of a kind that is a union: whether the number is NumPy's."""
 
 
 class Part(NamedTuple):
@@ -169,7 +172,7 @@ class Text:
         self.function_of = function_of
         self.heads = heads
         self.kinds: Kinds = dict(entry)
-        self.lines: list[str] = []
+        self.lines: list[Any] = []  # texts, and lists of texts that are known later
         self.indent = 2
         self.temps = 0
         self.at = 0
@@ -202,7 +205,7 @@ class Text:
     def _slot(self, name: str, kind: Any) -> int:
         found = self.slots.get((name, kind))
         if found is None:
-            words = len(self.words_of(name, kind)) if isinstance(kind, View) else 1
+            words = len(self.words_of(name, kind)) if isinstance(kind, View) else 1 + ("|" in kind)
             found = self.slots[name, kind] = self._take(words)
         return found
 
@@ -241,7 +244,45 @@ class Text:
         return name
 
     def variable(self, name: str, kind: str) -> str:
-        return f"{name}_{kind}"
+        return f"{name}_{kind.replace('|', '_or_')}"
+
+    def hold(self, variable: str, value: Number) -> Number:
+        """Keep a number in a variable."""
+        if not value.tag:
+            self.put(f"{variable} = {value.text}")
+            return value._replace(text=variable)
+        held = self.temp(value.text)
+        self.put(f"{variable}_tag = {value.tag}")
+        self.put(f"{variable} = {held}")
+        return value._replace(text=variable, tag=f"{variable}_tag")
+
+    def tag_of(self, value: Number) -> str:
+        """Whether a number is NumPy's."""
+        return value.tag or str(value.kind not in kinds.PYTHON)
+
+    def later(self) -> list[str]:
+        """A place in the text for lines that are known later; they get its indentation."""
+        place: list[str] = []
+        self.lines.append(place)
+        return place
+
+    def edge(self, before: Kinds, after: Kinds, indent: int) -> list[str]:
+        """What makes unions of the numbers of names, on a way from kinds to kinds."""
+        made = []
+        for name, kind in after.items():
+            new = kind.kind if isinstance(kind, Maybe) else kind
+            old = before.get(name)
+            old = old.kind if isinstance(old, Maybe) else old
+            if (
+                isinstance(new, str)
+                and "|" in new
+                and isinstance(old, str)
+                and old not in (new, OTHER)
+            ):
+                target = self.variable(name, new)
+                made.append(f"{target} = {self.variable(name, old)}")
+                made.append(f"{target}_tag = {old not in kinds.PYTHON}")
+        return ["  " * indent + each for each in made]
 
     def leave(self, condition: str = "") -> None:
         """Let Python do this statement, where a condition holds."""
@@ -297,6 +338,11 @@ class Text:
                 return b if isinstance(b, Maybe) else Maybe(b)
             if isinstance(a, Maybe) and a.kind == b:
                 return a
+        plain = [each.kind if isinstance(each, Maybe) else each for each in (one, other)]
+        if all(isinstance(each, str) and each != OTHER for each in plain):
+            found = kinds.union(*plain)
+            if found is not None:
+                return Maybe(found) if isinstance(one, Maybe) or isinstance(other, Maybe) else found
         return OTHER
 
     @contextmanager
@@ -308,6 +354,7 @@ class Text:
             if entry != known:
                 self.heads[number] = entry
                 raise Again
+            self.lines += self.edge(self.kinds, known, self.indent)
             self.kinds = dict(known)
         else:
             self.heads[number] = dict(self.kinds)
@@ -325,6 +372,8 @@ class Text:
             if found != head:
                 self.heads[number] = found
                 raise Again
+            if not self.dead:
+                self.lines += self.edge(self.kinds, head, self.indent)
             self.dead = False
 
         yield again

@@ -80,6 +80,10 @@ STATEMENTS = [
     "f[:k] *= f[0]", "f[:k] = v[:k]", "x3 = v[:k].sum()", "x3 = np.max(w[:k])", "o = p[:k].sum()",
     "o = v[:k].argmax()", "x3 = A[<X>].mean()", "o = np.argmin(p)", "q[:k] = q[:k] * q[<X>] + 3",
     "h[::3] -= 1", "u[:k] ^= 5", "x3 = v[::3] @ w[::3]", "p[1::<I>] = 0", "o = p.max()",
+    "x = v[<X>]", "y = A[<X>, <Y>]", "s = p[<X>]", "c = e[0]", "x = 0.0", "s = 0", "y = 1.5",
+    "y = min(y, v[<X>])", "x = y if <B> else v[<X>]", "s = max(s, p[<X>])", "s = abs(s) % 7",
+    "x = weigh(x)", "y = -y", "s += p[<X>]", "x += A[<X>, <Y>]", "c = -c", "x, y = y, x",
+    "x = y * v[<X>]", "s = s // 2", "y = y / 3", "x = abs(x - y)", "s = helper(s, c)",
     "x = <I>", "s = <F>", "u[<X>] += 1", "f[<X>] *= <F>",
 ]  # fmt: skip
 RARE = ("raise ", "assert ", "print_", "x = <I>", "s = <F>")
