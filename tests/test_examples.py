@@ -20,6 +20,7 @@ SIZES = {
     "kmeans": 20_000,
     "larger_than_memory": 4_000,
     "logistic_regression": 5_000,
+    "loops": 60,
     "mandelbrot": 200,
     "monte_carlo": 50_000,
     "nbody": 150,
