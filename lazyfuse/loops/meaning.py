@@ -88,7 +88,7 @@ class Writer(Calls):
         )
         return Meant(
             text + "\n", self.enters, self.leaves, self.slots, self.counters, self.words,
-            frozenset(self.writes), self.constants,
+            self.constants,
         )  # fmt: skip
 
     def _enter(self) -> list[str]:

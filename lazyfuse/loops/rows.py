@@ -141,7 +141,7 @@ class Rows(Numbers):
         if len(keys) != len(array.sizes) or any(isinstance(each, ast.Slice) for each in keys):
             raise Leaves("a part of an array")
         if isinstance(node.ctx, ast.Store):
-            self.written(array.name, array.kind)
+            self.written(array.kind)
         terms = [array.first] if array.first else []
         for axis, size, key in zip(array.axes, array.sizes, keys, strict=True):
             at = self.inside(key, size)
@@ -149,16 +149,16 @@ class Rows(Numbers):
             terms.append(at if step == "int64(1)" else f"{at} * {step}")
         return f"{array.name}_p", " + ".join(terms), array.kind.code
 
-    def written(self, name: str, kind: ArrayKind) -> None:
+    @staticmethod
+    def written(kind: ArrayKind) -> None:
         if not kind.writes:
             raise Leaves("an array that is read-only")
-        self.writes.add(name)
 
     def part(self, node: ast.Subscript) -> Part:
         """A view of one axis."""
         array = self.array(node.value)
         if isinstance(node.ctx, ast.Store):
-            self.written(array.name, array.kind)
+            self.written(array.kind)
         return self.part_of(array, self._keys(node))
 
     def part_of(self, array: Array, keys: list[ast.expr]) -> Part:

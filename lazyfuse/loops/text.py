@@ -110,8 +110,6 @@ class Meant(NamedTuple):
     counters: dict[int, int]
     """For each `for`, by its number, where its counter, stop and step are."""
     words: int
-    writes: frozenset[str]
-    """Arrays that it writes to."""
     constants: list[tuple[dict[str, Any], str, Any]]
     """Names of functions that it calls, which must still have these values."""
 
@@ -187,7 +185,6 @@ class Text:
         self.counters: dict[int, int] = {}
         self.words = HEAD
         self.enters: list[tuple[str, Any, int]] = []
-        self.writes: set[str] = set()
         self.constants: list[tuple[dict[str, Any], str, Any]] = []
         self.pending: list[tuple[str, str, str, str]] = []
         self.covered: set[str] = set()
