@@ -263,5 +263,8 @@ class Expressions(Rows):
         if isinstance(node, ast.Attribute):
             owner = self.object(node.value)
             if isinstance(owner, ModuleType):
-                return getattr(owner, node.attr, None)
+                found = getattr(owner, node.attr, None)
+                if vars(owner).get(node.attr) is found:  # the program may put another there
+                    self.constants.append((vars(owner), node.attr, found))
+                return found
         return None

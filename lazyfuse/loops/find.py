@@ -46,11 +46,15 @@ _BARRED = (
     ast.Match,
 )  # fmt: skip
 """What no compiled loop contains: its names may mean anything afterwards."""
+_NOT_EXPANDED = (ast.For, ast.While, ast.Yield, ast.YieldFrom, ast.Await)
+"""What no function has that is expanded where a loop calls it."""
 _SEES_NAMES = frozenset(("locals", "vars", "exec", "eval", "dir", "globals"))
 _NUMBERS = itertools.count()
 _MOST = 400
 """Nodes of a loop that is looked at."""
 
+_functions: dict[tuple[str, int, str], ast.FunctionDef] = {}
+register("loops.find.functions", _functions.__len__, None, None, "of texts being compiled")
 _found: dict[str, take_over.Loop] = {}
 register("loops.find.found", _found.__len__, None, None, "loops of texts that are being compiled")
 
@@ -62,12 +66,15 @@ def rewrite(tree: ast.AST, path: str) -> bool:
     if take_over.is_watched() or not evaluate.IS_MAIN:
         return False
     finder = _Finder(path)
-    finder.scope(tree.body, set())
-    return finder.count > 0
+    finder.scope(tree.body)
+    return bool(finder.count or _functions)
 
 
 def insert(code: CodeType) -> CodeType:
-    """Put the loops into compiled code, where their marks are."""
+    """Put the loops into compiled code, where their marks are; note whose code is a function's."""
+    function = _functions.pop((code.co_filename, code.co_firstlineno, code.co_name), None)
+    if function is not None:
+        take_over.functions[code] = function
     constants = tuple(
         insert(each)
         if isinstance(each, CodeType)
@@ -87,27 +94,23 @@ class _Finder:
         self.path = path
         self.count = 0
 
-    def scope(self, body: list[ast.stmt], bound: set[str]) -> None:
+    def scope(self, body: list[ast.stmt]) -> None:
         """The loops of a function or a module."""
-        for each in body:
-            for node in ast.walk(each):
-                if (
-                    isinstance(node, ast.Call)
-                    and isinstance(node.func, ast.Name)
-                    and (node.func.id in _SEES_NAMES)
-                ):
-                    bound = {"*"}
-        self.statements(body, "*" in bound)
+        is_seen = any(
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in _SEES_NAMES
+            for each in body
+            for node in ast.walk(each)
+        )
+        self.statements(body, is_seen)
 
     def statements(self, body: list[ast.stmt], is_seen: bool) -> None:
         for at, node in enumerate(body):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                if isinstance(node, ast.FunctionDef):
-                    take_over.functions[self.path, node.lineno, node.name] = copy.deepcopy(node)
-                    if node.decorator_list:
-                        first = node.decorator_list[0].lineno
-                        take_over.functions[self.path, first, node.name] = copy.deepcopy(node)
-                self.scope(node.body, set())
+                if isinstance(node, ast.FunctionDef) and not _has(node, _NOT_EXPANDED):
+                    _functions[self.path, node.lineno, node.name] = node
+                self.scope(node.body)
                 continue
             if isinstance(node, ast.ClassDef):
                 self.statements(node.body, True)
@@ -144,9 +147,7 @@ class _Finder:
         part = ast.Name(own, ast.Load())
         is_on = ast.Attribute(loop, "on", ast.Load())
         asked: ast.expr = ast.BoolOp(ast.And(), [is_on, method(loop, "tick")])
-        has_inner = any(
-            isinstance(each, (ast.For, ast.While)) for each in ast.walk(node) if each is not node
-        )
+        has_inner = any(_has(each, (ast.For, ast.While)) for each in original.body)
         made: list[ast.stmt]
         if isinstance(node, ast.For):
             parts = method(loop, "parts", node.iter)
@@ -256,14 +257,13 @@ def _is_candidate(node: ast.For | ast.While) -> bool:
         is_range = isinstance(source, ast.Call) and ast.unparse(source.func) == "range"
         if not is_range and not isinstance(source, (ast.Name, ast.Attribute, ast.Subscript)):
             return False
-    names_errors = any(
-        isinstance(each, ast.ExceptHandler) and each.name is not None for each in ast.walk(node)
-    )
-    if names_errors:  # such a name ends with its handler
+    nodes = list(itertools.islice(ast.walk(node), _MOST + 2))
+    if len(nodes) > _MOST + 1 or any(isinstance(each, _BARRED) for each in nodes):
         return False
-    computes = False
-    for count, each in enumerate(ast.walk(node)):
-        if isinstance(each, _BARRED) or count > _MOST:
-            return False
-        computes = computes or isinstance(each, (ast.BinOp, ast.AugAssign, ast.Subscript))
-    return computes
+    if any(isinstance(each, ast.ExceptHandler) and each.name is not None for each in nodes):
+        return False  # such a name ends with its handler
+    return any(isinstance(each, (ast.BinOp, ast.AugAssign, ast.Subscript)) for each in nodes)
+
+
+def _has(node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> bool:
+    return any(isinstance(each, kinds) for each in ast.walk(node))

@@ -382,7 +382,8 @@ class Writer(Calls):
             if isinstance(place, ast.Name):
                 places.append(None)
             elif isinstance(place, ast.Subscript):
-                if any(name in self.names(place) for name in self._bound(target)):
+                reads = any(isinstance(each, ast.Subscript) for each in ast.walk(place.slice))
+                if reads or any(name in self.names(place) for name in self._bound(target)):
                     raise Leaves("a target that depends on another")
                 places.append(self.place(place))
             else:

@@ -196,7 +196,7 @@ class Rows(Numbers):
                 return f"({size} - 1 if {size} > 0 else 0)", size, "-1"
         by = "1" if node.step is None else self.temp(self.index(node.step).text)
         if by != "1":
-            self.leave(f"{by} <= 0")
+            self.leave(f"({by} <= 0) | ({by} > {1 << kinds.SMALL})")
         ends = []
         for each, other in ((node.lower, "int64(0)"), (node.upper, size)):
             if each is None or (isinstance(each, ast.Constant) and each.value is None):
@@ -352,8 +352,10 @@ class Rows(Numbers):
 
     def reduced(self, name: str, row: Row) -> Number:
         """`row.sum()` and others; leaves where the row is empty, and where zeros or NaN decide."""
-        if row.code in ("b1", "f4", "u8") or name not in ("sum", "mean", "max", "min", *_PLACES):
+        if row.code in ("b1", "f4") or name not in ("sum", "mean", "max", "min", *_PLACES):
             raise Leaves(f"{name} of an array of this type")
+        if name == "sum" and row.code[0] == "u":
+            raise Leaves("a sum of uint64")
         is_float = row.code[0] == "f"
         if name != "sum":
             self.leave(f"{row.length} == 0")
@@ -365,7 +367,8 @@ class Rows(Numbers):
         element = f"{held.pointer}[{q}]"
         if name in ("sum", "mean"):
             if is_float:
-                total = self.temp(f"pairwise_f8(scratch, {row.length})")
+                total = f"pairwise_f8(scratch, {row.length}) if {row.length} > 0 else 0.0"
+                total = self.temp(total)
                 self.leave(f"{total} - {total} != 0.0")
                 if name == "mean":
                     total = self.temp(f"{total} / float64({row.length})")

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -66,8 +66,8 @@ INTERNAL = "lazyfuse failed to translate it"
 _MISSES = 20
 """Executions that could not be entered, after which Python keeps the loop."""
 
-functions: dict[tuple[str, int, str], ast.FunctionDef] = {}
-"""The functions of the program's texts, by file, line and name."""
+functions: dict[CodeType, ast.FunctionDef] = {}
+"""The functions of the program's texts that may be expanded where they are called."""
 register("loops.functions", functions.__len__, None, None, "one for each function of the program")
 _paused: list[Loop] = []
 loops: list[Loop] = []
@@ -75,8 +75,7 @@ loops: list[Loop] = []
 
 
 def _function_of(function: FunctionType) -> ast.FunctionDef | None:
-    code = function.__code__
-    return functions.get((code.co_filename, code.co_firstlineno, code.co_name))
+    return functions.get(function.__code__)
 
 
 def is_watched() -> bool:

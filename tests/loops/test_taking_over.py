@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -264,3 +266,66 @@ def test_the_launcher_compiles_loops_and_a_second_process_enters_compiled(tmp_pa
     ]
     assert told[0][0] == told[1][0] == "True"
     assert told[0][1] == told[1][1] == told[2][-1]
+
+
+def test_targets_are_done_from_left_to_right() -> None:
+    scope = made("""
+        def put(p, v, n):
+            for i in range(n):
+                p[0], v[p[0]] = i, i + 0.5
+    """)
+    p, v = np.zeros(1, dtype=int), np.zeros(9)
+    scope["put"](p, v, 9)
+    assert v.tolist() == [i + 0.5 for i in range(9)]
+
+
+def test_sums_have_numpys_types_and_zeros() -> None:
+    scope = made("""
+        def sums(u, v, n):
+            for i in range(n):
+                a = u[:i].sum()
+            for i in range(n):
+                b = v[: n - 1 - i].sum()
+                c = v[:: 2**62 + i].sum()
+            return a, b, c
+    """)
+    u, v = np.arange(9, dtype="u1"), np.ones(9)
+    a, b, c = scope["sums"](u, v, 9)
+    assert type(a) is np.uint64
+    assert (a, c) == (28, 1.0)
+    assert np.copysign(1.0, b) == 1.0
+
+
+def test_functions_of_modules_that_are_replaced_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("functions")
+    module.__dict__["root"] = math.sqrt
+    scope = made(
+        """
+        def total(n):
+            s = 0.0
+            for i in range(n):
+                s += functions.root(i)
+            return s
+    """,
+        functions=module,
+    )
+    for _ in range(3):  # compiled for names with and without values
+        assert scope["total"](50) == sum(math.sqrt(i) for i in range(50))
+    assert of_loop(4).compiled_turns
+    module.__dict__["root"] = math.exp
+    assert scope["total"](50) == sum(math.exp(i) for i in range(50))
+
+
+def test_functions_of_one_place_and_name_are_told_apart() -> None:
+    text = """
+        def weigh(x):
+            return x * {}
+        def total(n):
+            s = 0
+            for i in range(n):
+                s += weigh(i)
+            return s
+    """
+    first, second = made(text.format(2)), made(text.format(3))
+    assert (first["total"](50), second["total"](50)) == (2450, 3675)
+    assert (first["total"](50), second["total"](50)) == (2450, 3675)
