@@ -219,9 +219,6 @@ def _hashes(function: Any) -> bool:
     return True
 
 
-BITS = {"i1": 8, "u1": 8, "i2": 16, "u2": 16, "i4": 32, "u4": 32}
-
-
 def _abs(walk: Calls, given: list[Number]) -> Number:
     (value,) = given
     if kinds.is_float(value.kind):
@@ -285,7 +282,9 @@ def _math(name: str) -> Callable[[Calls, list[Number]], Number]:
     return call
 
 
-def _floor(name: str) -> Callable[[Calls, list[Number]], Number]:
+def _rounded(name: str) -> Callable[[Calls, list[Number]], Number]:
+    """A float as Python's integer."""
+
     def call(walk: Calls, given: list[Number]) -> Number:
         (value,) = given
         if value.kind != "float":
@@ -295,15 +294,6 @@ def _floor(name: str) -> Callable[[Calls, list[Number]], Number]:
         return Number(f"int64(np.{name}({held}))", "int", 62)
 
     return call
-
-
-def _round(walk: Calls, given: list[Number]) -> Number:
-    (value,) = given
-    if value.kind != "float":
-        raise Leaves("round")
-    held = walk.temp(value.text)
-    walk.leave(f"not (abs({held}) < {float(1 << 62)})")
-    return Number(f"int64(np.rint({held}))", "int", 62)
 
 
 def _is(test: str) -> Callable[[Calls, list[Number]], Number]:
@@ -329,7 +319,7 @@ _SIMPLE: dict[Any, Callable[[Calls, list[Number]], Number]] = {
     int: _int,
     float: _float,
     bool: _bool,
-    round: _round,
+    round: _rounded("rint"),
     math.isnan: _is("{0} != {0}"),
     math.isinf: _is("abs({0}) == np.inf"),
     math.isfinite: _is("abs({0}) < np.inf"),
@@ -337,8 +327,8 @@ _SIMPLE: dict[Any, Callable[[Calls, list[Number]], Number]] = {
     math.tan: _math("tan"),
     math.sqrt: _sqrt(False),
     math.fabs: lambda walk, given: Number(f"abs(float64({walk.widened(given[0])}))", "float"),
-    math.floor: _floor("floor"),
-    math.ceil: _floor("ceil"),
+    math.floor: _rounded("floor"),
+    math.ceil: _rounded("ceil"),
     math.exp: _math("exp"),
     math.sin: _math("sin"),
     math.cos: _math("cos"),

@@ -208,7 +208,6 @@ class Expressions(Rows):
         self.settle()
         self.open(f"if {test}:")
         first = self.number(node.body, wanted)
-        at = len(self.lines)
         indent = self.indent
         self.temps += 1
         result = f"t{self.temps}"

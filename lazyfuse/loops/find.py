@@ -1,9 +1,9 @@
 """Finds the loops of a program's text, and lets each be taken over while it runs.
 
-Owns the text around a loop. In `for .part in LOOP.parts(items) if LOOP.tick() else (items,)`, the
-loop itself runs part by part; between two parts the compiled loop runs, if there is one:
+Owns the text around a loop. The loop itself runs part by part; between two parts the compiled loop
+runs, if there is one:
 
-    for .part in (LOOP.parts(ITEMS) if LOOP.tick() else (ITEMS,)):
+    for .part in (LOOP.parts(ITEMS) if LOOP.on and LOOP.tick() else (ITEMS,)):
         for TARGET in .part:
             BODY
         else:
@@ -20,7 +20,8 @@ loop itself runs part by part; between two parts the compiled loop runs, if ther
     else:
         ELSE
 
-A loop of the program that is not hot pays for `tick` and one tuple. `LOOP` is an object among the
+A loop with others in it that is not hot pays for `tick` and one tuple. An innermost one has its own
+text beside this, under the same question. `LOOP` is an object among the
 code's constants: a program's names are its own.
 """
 
@@ -189,7 +190,7 @@ def _between(
     values = ast.Tuple(load, ast.Load())
     given = ".values"
     one_by_one: list[ast.stmt] = [
-        ast.Assign([ast.Name(given, ast.Store())], method(part, "unbound"))
+        ast.Assign([ast.Name(given, ast.Store())], ast.List([], ast.Load()))
     ]
     for each in names:
         add = ast.Expr(method(ast.Name(given, ast.Load()), "append", ast.Name(each, ast.Load())))

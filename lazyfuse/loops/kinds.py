@@ -23,6 +23,11 @@ MAKERS: dict[str, Any] = {code: kind for kind, code in TYPES.items()} | {
     "bool": bool,
 }
 """What makes a number of each kind."""
+CASTS = {
+    code: {"b": "uint", "i": "int", "u": "uint", "f": "float"}[code[0]] + str(8 * int(code[1:]))
+    for code in SCALARS
+}
+"""What makes an element of each dtype in the text."""
 SMALL = 40
 """Python integers at entry have at most so many bits: sums and products of a few do not overflow.
 Larger ones have the kind "big"."""
@@ -92,6 +97,12 @@ def is_float(kind: str) -> bool:
 def is_bool(kind: str) -> bool:
     """Whether they are truth values."""
     return kind in ("bool", "b1")
+
+
+def limits(code: str) -> tuple[int, int]:
+    """The least and the largest integer of a dtype."""
+    high = (1 << (8 * int(code[1:]) - (code[0] == "i"))) - 1
+    return (-high - 1 if code[0] == "i" else 0), high
 
 
 def of_array(real: Any) -> ArrayKind | str:

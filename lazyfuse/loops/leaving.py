@@ -28,17 +28,14 @@ def _statement(node: ast.stmt, numbers: dict[ast.stmt, tuple[int, int, int]]) ->
     first, inner, last = numbers[node]
     at = ast.Name(AT, ast.Load())
     arrive: ast.stmt = ast.If(
-        copy.copy(at), [_assign(AT, method(ast.Name(EXIT, ast.Load()), "arrive"))], []
+        _compare(at, ast.Eq(), first),
+        [_assign(AT, method(ast.Name(EXIT, ast.Load()), "arrive"))],
+        [],
     )
     if not isinstance(node, (ast.If, ast.For, ast.While)):
         return [
             _placed(node, ast.If(_compare(at, ast.LtE(), first), [arrive, copy.deepcopy(node)], []))
         ]
-    arrive = ast.If(
-        _compare(at, ast.Eq(), first),
-        [_assign(AT, method(ast.Name(EXIT, ast.Load()), "arrive"))],
-        [],
-    )
     within = _compare(ast.Name(AT, ast.Load()), ast.Gt(), first)
     body = [made for each in node.body for made in _statement(each, numbers)]
     orelse = [made for each in node.orelse for made in _statement(each, numbers)]

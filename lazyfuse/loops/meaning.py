@@ -65,13 +65,12 @@ class Writer(Calls):
             if "|" in kind:
                 self.put(f"meta[{slot + 1}] = int64(1 if {value}_tag else 0)")
             self.put(f"{held}[{slot}] = " + (value if held == "scalars" else f"int64({value})"))
-        for name, flag in self.flags.items():
-            self.put(f"meta[{self.counters[-1 - sorted(self.flags).index(name)]}] = {flag}")
+        for name, slot in self.flags.items():
+            self.put(f"meta[{slot}] = {name}_set")
         self.put("meta[1] = cur")
         for number, slot in self.counters.items():
-            if number > 0:
-                for k, part in enumerate(("cur", "stop", "step")):
-                    self.put(f"meta[{slot + k}] = {part}_{number}")
+            for k, part in enumerate(("cur", "stop", "step")):
+                self.put(f"meta[{slot + k}] = {part}_{number}")
         self.put("return int32(code)")
         entered = {(name, kind) for name, kind, _ in self.enters}
         for name, kind in self.slots:
@@ -87,8 +86,8 @@ class Writer(Calls):
             ["def loop(meta, scalars):", *begin, "  if begins():", *known, *self.lines]
         )
         return Meant(
-            text + "\n", self.enters, self.leaves, self.slots, self.counters, self.words,
-            self.constants,
+            text + "\n", self.enters, self.leaves, self.slots, self.flags, self.counters,
+            self.words, self.constants,
         )  # fmt: skip
 
     def _enter(self) -> list[str]:
@@ -101,7 +100,7 @@ class Writer(Calls):
             if name in stored and not (isinstance(kind, str) and kind != OTHER):
                 self.enters.append((name, UNBOUND, 0))
                 self.kinds[name] = UNBOUND
-                self.flags[name] = f"{name}_set"
+                self.flags[name] = self._take(1)
                 self.put(f"{name}_set = 0")
             elif isinstance(kind, ArrayKind):
                 at = self._take(1 + 2 * kind.rank)
@@ -116,8 +115,6 @@ class Writer(Calls):
                 form = {"i8": "meta[{}]", "b1": "meta[{}] != 0", "f8": "scalars[{}]"}
                 value = form[kinds.register(kind)].format(at)
                 self.put(f"{self.variable(name, kind)} = {value}")
-        for k in range(len(self.flags)):
-            self.counters[-1 - k] = self._take(1)
         for number in self._ranges():
             self.counters[number] = self._take(3)
             self.put(f"cur_{number} = 0")
@@ -311,21 +308,15 @@ class Writer(Calls):
         self.put(f"step_{number} = {step}")
         self.put(f"cur_{number} = {start.text}")
         self.steady(node, node.target.id)
-        sign = "<" if step > 0 else ">"
         with self.loop_of(node, number) as again:
             self.open(f"for now_{number} in range({start.text}, stop_{number}, {step}):")
             self.put(f"cur_{number} = now_{number}")
             self.at = self.numbers[node.body[0]][0] - 1
-            if any(
-                isinstance(each, (ast.For, ast.While)) for each in ast.walk(node) if each != node
-            ):
-                pass
             self.store_name(node.target.id, Number(f"now_{number}", "int", kinds.SMALL))
             self.patience("1")
             self.body(node.body)
             again()
             self.close()
-        del sign
 
     def range(self, node: ast.expr) -> tuple[Number, Number, int]:
         if not (
@@ -419,8 +410,8 @@ class Writer(Calls):
             return
         if not isinstance(node.target, ast.Subscript):
             raise Leaves("a target")
-        part = self.subscript(node.target)
-        if isinstance(part, Row):
+        if self.is_row(node.target):
+            part = self.subscript(node.target)
             made = self.of_rows(node.op, part, self.value(node.value))
             self._store_row(node.target, made, in_place=True)
             return

@@ -166,8 +166,7 @@ class Numbers(Text):
         """NumPy's integers: where they wrap, NumPy warns."""
         if isinstance(op, ast.Pow):
             raise Leaves("an operator of integers")
-        high = (1 << (8 * int(code[1:]) - (code[0] == "i"))) - 1
-        low = -high - 1 if code[0] == "i" else 0
+        low, high = kinds.limits(code)
         for each in (first, second):
             if each.kind == "int" and code != "i8":
                 held = self.widened(each)
@@ -175,8 +174,9 @@ class Numbers(Text):
         if isinstance(op, ast.LShift):
             a, b = self.temp(self.widened(first)), self.temp(self.widened(second))
             self.leave(f"({b} < 0) | ({b} > {8 * int(code[1:]) - 1})")
-            cast = {"i": "int", "u": "uint"}[code[0]] + str(8 * int(code[1:]))
-            return Number(self.temp(f"int64({cast}({a} << {b}))"), code, BITS.get(code, 63))
+            return Number(
+                self.temp(f"int64({kinds.CASTS[code]}({a} << {b}))"), code, BITS.get(code, 63)
+            )
         found = self._whole(op, first, second, code)
         if isinstance(op, (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv)) and code != "i8":
             held = self.temp(found.text)
@@ -326,17 +326,15 @@ class Numbers(Text):
                 wide = self.temp(f"float64({text})")
                 self.leave(f"(abs(float64({single})) == np.inf) & (abs({wide}) != np.inf)")
             return single
-        cast = {"i": "int", "u": "uint"}[code[0]] + str(8 * int(code[1:]))
+        cast = kinds.CASTS[code]
         if kinds.is_float(kind):
-            limit = 1 << (8 * int(code[1:]) - (code[0] == "i"))
-            least = -float(limit) if code[0] == "i" else 0.0
-            self.leave(f"not (({text} >= {least}) & ({text} < {float(limit)}))")
+            low, high = kinds.limits(code)
+            self.leave(f"not (({text} >= {float(low)}) & ({text} < {float(high + 1)}))")
             return f"{cast}(int64({text}))"
         if kinds.is_bool(kind):
             return f"{cast}(1 if {text} else 0)"
         if kind != code and code != "i8":
-            high = (1 << (8 * int(code[1:]) - (code[0] == "i"))) - 1
-            low = -high - 1 if code[0] == "i" else 0
+            low, high = kinds.limits(code)
             held = self.temp(text)
             self.leave(f"({held} < {low}) | ({held} > {high})")
             text = held

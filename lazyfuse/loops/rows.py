@@ -27,12 +27,6 @@ _SIGNS: dict[type[ast.operator], str] = {
     ast.BitOr: "|",
     ast.BitXor: "^",
 }
-_CASTS = {
-    code: {"i": "int", "u": "uint", "f": "float"}[code[0]] + str(8 * int(code[1:]))
-    for code in kinds.SCALARS
-    if code != "b1"
-} | {"b1": "uint8"}
-"""What makes an element of each dtype."""
 _PLACES = ("argmax", "argmin")
 
 
@@ -275,7 +269,7 @@ class Rows(Numbers):
             return text
         if code == "f4":
             return f"float64(float32({text}))"
-        return f"int64({_CASTS[code]}({text}))"
+        return f"int64({kinds.CASTS[code]}({text}))"
 
     def _element(self, value: Value, code: str) -> Callable[[str], str]:
         if isinstance(value, Row):
@@ -291,7 +285,7 @@ class Rows(Numbers):
         else:
             held = self.temp(text)
             if value.kind == "int" and code != "i8":  # Python's integer has to fit
-                self.leave(f"int64({_CASTS[code]}({held})) != {held}")
+                self.leave(f"int64({kinds.CASTS[code]}({held})) != {held}")
         return lambda q: held
 
     def room(self, count: str, code: str = "f8") -> str:
@@ -341,7 +335,7 @@ class Rows(Numbers):
             held = self.computed(found, part.code)
             value = f"{held.pointer}[{q}]"
             if part.code not in ("f8", "i8"):
-                value = f"{_CASTS[part.code]}({value})"
+                value = f"{kinds.CASTS[part.code]}({value})"
         else:
             value = self.temp(self.as_element(found, part.code))
         self.settle()

@@ -173,8 +173,6 @@ class Version:
         self.source = Source("numba", "loop", meant.text, 0, (), ())
         self.call: Any = None
         self.program: Any = None
-        flags = sorted(name for name, kind, _ in meant.enters if kind is UNBOUND)
-        self.flags = {name: meant.counters[-1 - k] for k, name in enumerate(flags)}
         self.computes_rows = meant.text.count("scratch") > 3  # beyond their definitions
         self.Words = ctypes.c_int64 * meant.words
         self.Floats = ctypes.c_double * meant.words
@@ -319,10 +317,6 @@ class Run:
             return False
         return loop.ready or loop.seconds > HOT
 
-    def unbound(self) -> list[Any]:
-        """Where names come one by one, some of which have no value."""
-        return []
-
     def run(self, values: Any) -> Exit | None:
         """Run the compiled loop; None if there is none (yet)."""
         loop = self.loop
@@ -419,7 +413,7 @@ class Run:
         loop.compiled_seconds += time.perf_counter() - began
         made = [UNBOUND] * len(loop.stored)
         left = meant.leaves.get(code, {})
-        flags = version.flags
+        flags = meant.flags
         for k, name in enumerate(loop.stored):
             kind = left.get(name)
             if kind is None or (name in flags and not words[flags[name]]):

@@ -107,19 +107,13 @@ class Meant(NamedTuple):
     """For each way out, the kinds of what the loop may have assigned."""
     slots: dict[tuple[str, Any], int]
     """Where the number of a name and kind is when the loop has been left."""
+    flags: dict[str, int]
+    """Of names that had no number at entry: where it is whether the loop has assigned them."""
     counters: dict[int, int]
     """For each `for`, by its number, where its counter, stop and step are."""
     words: int
     constants: list[tuple[dict[str, Any], str, Any]]
     """Names of functions that it calls, which must still have these values."""
-
-
-FINISHED, BROKE, FIRST = 0, 1, 2
-"""How a loop ends; statement k is left as k + FIRST."""
-ASKED, CUR, STOP, STEP, SCRATCH, ROOM = range(6)
-HEAD = 8
-"""Words at the beginning: whom to ask for signals, the loop's counter, stop and step, working
-memory and its bytes."""
 
 
 FINISHED, BROKE, FIRST = 0, 1, 2
@@ -180,7 +174,6 @@ class Text:
             for each in ast.walk(unit)
             if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
         }
-        self.assigned: set[str] = set()
         self.slots: dict[tuple[str, Any], int] = {}
         self.counters: dict[int, int] = {}
         self.words = HEAD
@@ -190,8 +183,7 @@ class Text:
         self.covered: set[str] = set()
         self.loops: list[tuple[Kinds, list[Kinds], list[Kinds]]] = []
         self.called: list[Any] = []
-        self.scratch = "0"
-        self.flags: dict[str, str] = {}
+        self.flags: dict[str, int] = {}
         self.dead = False
         self.why: tuple[int, str] = (0, "")
 
