@@ -72,8 +72,5 @@ def method(owner: ast.expr, name: str, *arguments: ast.expr) -> ast.expr:
 
 
 def _placed(like: ast.AST, made: Any) -> Any:
-    """Give new nodes the place of a statement."""
-    for node in ast.walk(made):
-        if "lineno" in node._attributes and not hasattr(node, "lineno"):
-            ast.copy_location(node, like)
-    return made
+    """Give a new statement, and what is new in it, the place of another."""
+    return ast.fix_missing_locations(ast.copy_location(made, like))

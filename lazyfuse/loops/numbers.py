@@ -21,16 +21,13 @@ class Numbers(Text):
     def settle(self) -> None:
         """Leave where NumPy would have warned of one of this statement's operations."""
         pending, self.pending = self.pending, []
-        last = [each for each in pending if each[3] not in self.covered]
+        last = [r for _, _, r in pending if r not in self.covered]
         self.covered.clear()
         if not last:
             return
-        tests = " | ".join(f"({r} - {r} != 0.0)" for _, _, _, r in last)
+        tests = " | ".join(f"({r} - {r} != 0.0)" for r in last)
         self.open(f"if {tests}:")
-        for op, a, b, r in pending:
-            if op == "sqrt":
-                self.leave(f"{a} < 0.0")
-                continue
+        for a, b, r in pending:
             ends = f"(abs({a}) < np.inf) & (abs({b}) < np.inf)"
             self.leave(
                 f"((abs({r}) == np.inf) & {ends}) | (({r} != {r}) & ({a} == {a}) & ({b} == {b}))"
@@ -44,7 +41,7 @@ class Numbers(Text):
             self.covered.update(operands)
         else:
             self.covered.add(operands[0])
-        self.pending.append((op, operands[0], operands[-1], held))
+        self.pending.append((operands[0], operands[-1], held))
         return Number(held, kind)
 
     def binary(self, op: ast.operator, first: Number, second: Number) -> Number:

@@ -179,7 +179,7 @@ class Text:
         self.words = HEAD
         self.enters: list[tuple[str, Any, int]] = []
         self.constants: list[tuple[dict[str, Any], str, Any]] = []
-        self.pending: list[tuple[str, str, str, str]] = []
+        self.pending: list[tuple[str, str, str]] = []  # operands and results
         self.covered: set[str] = set()
         self.loops: list[tuple[Kinds, list[Kinds], list[Kinds]]] = []
         self.called: list[Any] = []
