@@ -7,6 +7,7 @@ written where it is called: leaving it, Python calls it again from the beginning
 from __future__ import annotations
 
 import ast
+import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,8 @@ import numpy as np
 
 from lazyfuse.loops import kinds
 from lazyfuse.loops.expressions import Expressions
-from lazyfuse.loops.text import Leaves, Number, Row, Value
+from lazyfuse.loops.kinds import UNBOUND, Object
+from lazyfuse.loops.text import Again, Leaves, Maybe, Number, Refused, Row, Value
 from lazyfuse.registry import THEIRS
 
 _DEPTH = 6  # of functions that call functions
@@ -29,11 +31,13 @@ class Calls(Expressions):
             owner = None if self.object(node.func) is not None else self.value(node.func.value)
             if isinstance(owner, Row):
                 return self.reduced(node.func.attr, owner)
-        if node.keywords or any(isinstance(each, ast.Starred) for each in node.args):
-            raise Leaves("a call with names")
         function = self.object(node.func)
-        if function is None:
+        if function is None or any(isinstance(each, ast.Starred) for each in node.args):
             raise Leaves("a call")
+        if type(function) is type(_hashes):
+            return self._inlined(function, node)
+        if node.keywords:
+            raise Leaves("a call with names")
         function = THEIRS.get(function, function) if _hashes(function) else function
         if function in (min, max) and len(node.args) >= 2:
             return self._least(node.args, function is max, wanted)
@@ -50,8 +54,6 @@ class Calls(Expressions):
         simple = _SIMPLE.get(function) if _hashes(function) else None
         if simple is not None:
             return simple(self, [self.number(each) for each in node.args])
-        if type(function) is type(_hashes):
-            return self._inlined(function, [self.number(each) for each in node.args], node)
         raise Leaves("a function")
 
     def _least(self, nodes: list[ast.expr], is_max: bool, wanted: str) -> Value:
@@ -84,131 +86,137 @@ class Calls(Expressions):
             self.put(f"{result} = {held} if {better} else {result}")
         return Number(result, kind, max(each.bits for each in values), tag)
 
-    def _inlined(self, function: Any, given: list[Number], node: ast.Call) -> Number:
+    def _inlined(self, function: Any, node: ast.Call) -> Value:
         """A call of a function of the program's, whose statements only compute."""
-        tree = self.function_of(function)
-        names = [] if tree is None else [each.arg for each in tree.args.args]
-        if tree is None or len(self.called) >= _DEPTH or len(names) != len(given):
-            raise Leaves("a function")
-        special = (
-            tree.args.vararg or tree.args.kwarg or tree.args.kwonlyargs or tree.args.posonlyargs
-        )
-        if special or tree.decorator_list or function.__closure__ or function.__kwdefaults__:
-            raise Leaves("a function with a special signature")
-        self.temps += 1
-        scope = _Scope(self, f"call{self.temps}__", function)
-        for name, value in zip(names, given, strict=True):
-            held = self.variable(f"{scope.prefix}{name}", value.kind)
-            scope.kinds[name] = self.hold(held, value)
+        callee = self.callees.get((node, function))
+        if callee is None:
+            tree = self.function_of(function)
+            if tree is None or len(self.called) >= _DEPTH:
+                raise Leaves("a function")
+            callee = Callee(function, tree, node, f"call{len(self.callees)}__")
+            self.callees[node, function] = callee
+        self.constants += callee.constants
+        given = [(name, self.value(each)) for name, each in callee.given.items()]
+        for name in callee.same.values():
+            if isinstance(self.kinds.get(name), Maybe):
+                self.value(ast.Name(name, ast.Load()))
+        before, depth = dict(self.kinds), len(self.loops)
         self.settle()
-        self.called.append(scope)
-        dead, self.dead = self.dead, False
-        loops, self.loops = self.loops, []
+        for name in callee.locals:
+            self.put(f"{name}_set = 0")
+            self.flagged.add(name)
+            self.kinds[name] = UNBOUND
+        for name, value in callee.globals.items():
+            self.kinds[name] = Object(value)
+        for name, value in given:
+            self.assign(ast.Name(name, ast.Store()), value)
+        self.called.append((callee, depth))
         try:
             self.open("while True:")
-            self._body_of_call(tree.body)
+            self.body(callee.body)
             if not self.dead:
                 raise Leaves("a function that may end without a result")
             self.close()
+        except Refused as why:
+            raise Leaves(str(why)) from why
         finally:
             self.called.pop()
-            self.dead, self.loops = dead, loops
-        if scope.result is None:
-            raise Leaves("a function without a result")
-        return scope.result
-
-    def _body_of_call(self, statements: list[ast.stmt]) -> None:
-        for each in statements:
-            if self.dead:
-                return
-            if isinstance(
-                each, (ast.Return, ast.If, ast.Assign, ast.AugAssign, ast.Pass, ast.Expr)
-            ):
-                if isinstance(each, ast.Assign) and not all(
-                    isinstance(x, ast.Name) for x in each.targets
-                ):
-                    raise Leaves("a function that writes")
-                if isinstance(each, ast.AugAssign) and not isinstance(each.target, ast.Name):
-                    raise Leaves("a function that writes")
-                if isinstance(each, ast.If):
-                    self._if_of_call(each)
-                else:
-                    getattr(self, "on_" + type(each).__name__.lower())(each)
-                    self.settle()
-                continue
-            raise Leaves("a statement in a function")
-
-    def _if_of_call(self, node: ast.If) -> None:
-        scope = self.called[-1]
-        test = self.truth(node.test)
-        self.settle()
-        before = dict(scope.kinds)
-        self.open(f"if {test}:")
-        self.put("pass")
-        self._body_of_call(node.body)
-        self.close()
-        then, then_dead = scope.kinds, self.dead
-        scope.kinds, self.dead = before, False
-        if node.orelse:
-            self.open("else:")
-            self.put("pass")
-            self._body_of_call(node.orelse)
-            self.close()
-        if self.dead:
-            scope.kinds, self.dead = then, then_dead
-        elif not then_dead:
-            scope.kinds = {k: v for k, v in then.items() if scope.kinds.get(k) == v}
+            self.dead, self.kinds = False, before
+        results = tuple([self.held(name, kind) for name, kind in callee.results])
+        return results if callee.is_tuple else results[0]
 
     def on_return(self, node: ast.Return) -> None:
         if not self.called or node.value is None:
             raise Leaves("return")
-        scope = self.called[-1]
-        found = self.number(node.value)
+        callee, depth = self.called[-1]
+        found = self.value(node.value)
         self.settle()
-        held = f"{scope.prefix}result"
-        before, made = scope.result, self.hold(held, found)
-        if before is None:
-            scope.result = made
-        elif before.kind != found.kind:
+        values = found if type(found) is tuple else (found,)
+        if not all(isinstance(each, Number) for each in values):
+            raise Leaves("a function whose result is an array")
+        if not callee.results:
+            callee.is_tuple = type(found) is tuple
+            callee.results = [
+                (f"{callee.prefix}result{k}", each.kind) for k, each in enumerate(values)
+            ]
+        if callee.is_tuple != (type(found) is tuple) or len(callee.results) != len(values):
             raise Leaves("a function with results of several types")
-        else:
-            scope.result = made._replace(bits=max(before.bits, found.bits))
-        self.put("break")
+        for k, ((name, kind), value) in enumerate(zip(callee.results, values, strict=True)):
+            both = kind if value.kind == kind else kinds.union(kind, value.kind)
+            if both is None:
+                raise Leaves("a function with results of several types")
+            if both != kind:
+                callee.results[k] = name, both
+                raise Again
+            tag = self.tag_of(value) if "|" in kind else ""
+            self.hold(self.variable(name, kind), value._replace(tag=tag))
+        self.put(f"escape({len(self.loops) - depth + 1})")
         self.dead = True
 
 
-class _Scope:
-    """The names of a function that is expanded where it is called."""
+class Callee:
+    """A function that is expanded where it is called: its names get a prefix."""
 
-    def __init__(self, writer: Calls, prefix: str, function: Any) -> None:
-        self.writer, self.prefix, self.function = writer, prefix, function
-        self.kinds: dict[str, Number] = {}
-        self.result: Number | None = None
-        self.locals = set(function.__code__.co_varnames)
+    def __init__(self, function: Any, tree: ast.FunctionDef, node: ast.Call, prefix: str) -> None:
+        self.prefix = prefix
+        self.results: list[tuple[str, str]] = []
+        self.is_tuple = False
+        code, signature = function.__code__, tree.args
+        special = signature.vararg or signature.kwarg or signature.kwonlyargs
+        if special or signature.posonlyargs or tree.decorator_list:
+            raise Leaves("a function with a special signature")
+        names = [each.arg for each in signature.args]
+        given: dict[str, ast.expr] = dict(zip(names, node.args, strict=False))
+        for each in node.keywords:
+            if each.arg not in names or each.arg in given:
+                raise Leaves("a call with other names")
+            given[each.arg] = each.value
+        defaults = function.__defaults__ or ()
+        for name, value in zip(names[len(names) - len(defaults) :], defaults, strict=True):
+            if type(value) in (int, float, bool):
+                given.setdefault(name, ast.Constant(value))
+        if len(given) != len(names) or len(node.args) > len(names):
+            raise Leaves("a call with other arguments")
+        self.constants: list[Any] = [
+            (getattr, (function, "__code__"), code),
+            (getattr, (function, "__defaults__"), function.__defaults__),
+        ]
+        stored = set(code.co_cellvars) | {
+            each.id
+            for each in ast.walk(tree)
+            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+        }
+        self.same = {
+            name: each.id
+            for name, each in given.items()
+            if isinstance(each, ast.Name) and name not in stored
+        }
+        self.given = {prefix + name: x for name, x in given.items() if name not in self.same}
+        own = {each for each in code.co_varnames if each not in given and each[0] != "."}
+        self.locals = [prefix + each for each in sorted(own)]
+        self.globals: dict[str, Any] = {}
+        self.body = copy.deepcopy(tree.body)
+        cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+        for part in self.body:
+            for each in ast.walk(part):
+                if isinstance(each, ast.Name):
+                    if each.id not in code.co_varnames:
+                        self._outer(function, cells, each.id)
+                    each.id = self.same.get(each.id, prefix + each.id)
 
-    def name(self, node: ast.Name) -> Number:
-        found = self.kinds.get(node.id)
-        if found is not None:
-            return found
-        value = self.object(node.id)
-        if type(value) in (int, float, bool):
-            constant = self.writer.of_constant(ast.Constant(value))
-            assert isinstance(constant, Number)
-            return constant
-        raise Leaves(node.id)
-
-    def object(self, name: str) -> Any:
-        if name in self.locals:
-            return None
-        scope = self.function.__globals__
-        if name not in scope:
-            builtin = scope.get("__builtins__")
-            scope = builtin if isinstance(builtin, dict) else vars(builtin)
-        value = scope.get(name)
-        if self.writer.kinds.get(name) is not None and name in self.writer.stored:
-            raise Leaves("a name that the loop assigns")
-        self.writer.constants.append((scope, name, value))
-        return value
+    def _outer(self, function: Any, cells: dict[str, Any], name: str) -> None:
+        """Note the value of a name that the function does not own."""
+        scope: Any = function.__globals__
+        if name in cells:
+            get: tuple[Any, tuple[Any, ...]] = getattr, (cells[name], "cell_contents", None)
+        else:
+            if name not in scope:
+                builtin = scope.get("__builtins__")
+                scope = builtin if isinstance(builtin, dict) else vars(builtin)
+            get = scope.get, (name,)
+        value = get[0](*get[1])
+        self.constants.append((*get, value))
+        self.globals[self.prefix + name] = value
 
 
 def _hashes(function: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import OTHER, ArrayKind, Object
 from lazyfuse.loops.rows import Rows
-from lazyfuse.loops.text import Leaves, Maybe, Number, Row, Value, View
+from lazyfuse.loops.text import Known, Leaves, Maybe, Number, Row, Value, View
 
 
 class Expressions(Rows):
@@ -81,8 +81,6 @@ class Expressions(Rows):
         return repr(number)
 
     def of_name(self, node: ast.Name) -> Value:
-        if self.called:
-            return self.called[-1].name(node)  # type: ignore[no-any-return]
         kind = self.kinds.get(node.id, OTHER)
         if isinstance(kind, Maybe):
             self.leave(f"{node.id}_set == 0")  # asked again by later reads: this one may be skipped
@@ -91,15 +89,36 @@ class Expressions(Rows):
             is_small = kind == "int" and node.id not in self.stored
             counts = kind == "int" and self.is_counter(node.id)
             bits = kinds.SMALL if is_small or counts else 63
-            held = self.variable(node.id, kind)
-            return Number(held, kind, bits, f"{held}_tag" if "|" in kind else "")
+            return self.held(node.id, kind, bits)
         if isinstance(kind, (ArrayKind, View)):
             array = self.array(node)
             if len(array.sizes) == 1:
                 return self.whole(self.part_of(array, [ast.Slice()]))
-        if isinstance(kind, Object) and type(kind.value) in (float, int):
+        if isinstance(kind, Object) and type(kind.value) in (float, int, bool):
             return self.of_constant(ast.Constant(kind.value))
         raise Leaves(node.id)
+
+    def held(self, name: str, kind: str, bits: int = 63) -> Number:
+        """The number that a variable holds."""
+        held = self.variable(name, kind)
+        return Number(held, kind, bits, f"{held}_tag" if "|" in kind else "")
+
+    def of_known(self, node: Known) -> Value:
+        return node.number
+
+    def of_tuple(self, node: ast.Tuple) -> Value:
+        return tuple([self.kept(self.value(each)) for each in node.elts])
+
+    def kept(self, value: Value) -> Value:
+        """A value that stays while names are assigned."""
+        if isinstance(value, Number):
+            tag = self.temp(value.tag) if value.tag else ""
+            return value._replace(text=self.temp(value.text), tag=tag)
+        if isinstance(value, Row) and value.part is not None and value.part.view is not None:
+            keys = tuple([self.temp(each) for each in value.part.keys])
+            part = value.part._replace(length=self.temp(value.length), keys=keys)
+            return value._replace(length=part.length, part=part)
+        raise Leaves("a tuple of other than numbers and views")
 
     def is_counter(self, name: str) -> bool:
         return all(
@@ -253,17 +272,13 @@ class Expressions(Rows):
     def object(self, node: ast.expr) -> Any:
         """The function, module or number of a module that an expression names; None if none."""
         if isinstance(node, ast.Name):
-            if self.called:
-                found = self.called[-1].object(node.id)
-            else:
-                kind = self.kinds.get(node.id)
-                found = kind.value if isinstance(kind, Object) else None
-            return found
+            kind = self.kinds.get(node.id)
+            return kind.value if isinstance(kind, Object) else None
         if isinstance(node, ast.Attribute):
             owner = self.object(node.value)
             if isinstance(owner, ModuleType):
                 found = getattr(owner, node.attr, None)
                 if vars(owner).get(node.attr) is found:  # the program may put another there
-                    self.constants.append((vars(owner), node.attr, found))
+                    self.constants.append((vars(owner).get, (node.attr,), found))
                 return found
         return None

@@ -30,11 +30,13 @@ from __future__ import annotations
 import ast
 import copy
 import itertools
+import re
 from types import CodeType
 
 from lazyfuse import config
 from lazyfuse.devices.caches import register
 from lazyfuse.loops import leaving, take_over
+from lazyfuse.loops.items import NAMES
 from lazyfuse.loops.leaving import AT, EXIT, method
 from lazyfuse.runtime.scheduling import evaluate
 
@@ -47,7 +49,9 @@ _BARRED = (
     ast.Match,
 )  # fmt: skip
 """What no compiled loop contains: its names may mean anything afterwards."""
-_NOT_EXPANDED = (ast.For, ast.While, ast.Yield, ast.YieldFrom, ast.Await)
+_TAKEN = re.compile(r"(items|call)\d+__")
+"""Names that texts of compiled loops use."""
+_NOT_EXPANDED = (ast.Yield, ast.YieldFrom, ast.Await)
 """What no function has that is expanded where a loop calls it."""
 _SEES_NAMES = frozenset(("locals", "vars", "exec", "eval", "dir", "globals"))
 _NUMBERS = itertools.count()
@@ -74,8 +78,6 @@ def rewrite(tree: ast.AST, path: str) -> bool:
 def insert(code: CodeType) -> CodeType:
     """Put the loops into compiled code, where their marks are; note whose code is a function's."""
     function = _functions.pop((code.co_filename, code.co_firstlineno, code.co_name), None)
-    if function is not None:
-        take_over.functions[code] = function
     constants = tuple(
         insert(each)
         if isinstance(each, CodeType)
@@ -85,7 +87,10 @@ def insert(code: CodeType) -> CodeType:
         for each in code.co_consts
     )
     same = all(a is b for a, b in zip(constants, code.co_consts, strict=True))
-    return code if same else code.replace(co_consts=constants)
+    made = code if same else code.replace(co_consts=constants)
+    if function is not None:
+        take_over.functions[made] = function
+    return made
 
 
 class _Finder:
@@ -110,7 +115,8 @@ class _Finder:
         for at, node in enumerate(body):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 if isinstance(node, ast.FunctionDef) and not _has(node, _NOT_EXPANDED):
-                    _functions[self.path, node.lineno, node.name] = node
+                    kept = copy.deepcopy(node) if _has(node, (ast.For, ast.While)) else node
+                    _functions[self.path, node.lineno, node.name] = kept
                 self.scope(node.body)
                 continue
             if isinstance(node, ast.ClassDef):
@@ -143,6 +149,7 @@ class _Finder:
         guarded = leaving.guarded(original)
         self.statements(node.body, False)
         loop = ast.Constant(mark)
+        source = copy.deepcopy(node.iter) if isinstance(node, ast.For) else node.test
         own = f".part{number}"  # loops in this one have others
         between = _between(loop, own, names, stored, guarded)
         part = ast.Name(own, ast.Load())
@@ -151,9 +158,9 @@ class _Finder:
         has_inner = any(_has(each, (ast.For, ast.While)) for each in original.body)
         made: list[ast.stmt]
         if isinstance(node, ast.For):
-            parts = method(loop, "parts", node.iter)
+            parts = method(loop, "parts", _items(loop, node.iter))
             if has_inner:
-                alone = ast.Tuple([copy.deepcopy(node.iter)], ast.Load())
+                alone = ast.Tuple([source], ast.Load())
                 parts = ast.IfExp(asked, parts, alone)
             inner: ast.stmt = ast.For(node.target, part, node.body, [*between, ast.Continue()])
             made = [ast.For(ast.Name(own, ast.Store()), parts, [inner, ast.Break()], node.orelse)]
@@ -242,6 +249,17 @@ def _between(
     return [ast.If(wants, work, [])]
 
 
+def _items(loop: ast.expr, node: ast.expr) -> ast.expr:
+    """What a loop goes over, by index where it can be (items.py)."""
+    named = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords
+    if not named or node.func.id not in NAMES:  # type: ignore[attr-defined]
+        return node
+    assert isinstance(node, ast.Call)
+    if any(isinstance(each, ast.Starred) for each in node.args):
+        return node
+    return method(loop, "items", node.func, *[_items(loop, each) for each in node.args])
+
+
 def _ended(own: str) -> ast.stmt:
     """Note whether a `while` has come to its end: its `else` runs then."""
     ended = ast.IfExp(
@@ -253,17 +271,18 @@ def _ended(own: str) -> ast.stmt:
 
 
 def _is_candidate(node: ast.For | ast.While) -> bool:
-    if isinstance(node, ast.For):
-        source = node.iter
-        is_range = isinstance(source, ast.Call) and ast.unparse(source.func) == "range"
-        if not is_range and not isinstance(source, (ast.Name, ast.Attribute, ast.Subscript)):
-            return False
+    known = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
+    if isinstance(node, ast.For) and not isinstance(node.iter, known):
+        return False
     nodes = list(itertools.islice(ast.walk(node), _MOST + 2))
     if len(nodes) > _MOST + 1 or any(isinstance(each, _BARRED) for each in nodes):
         return False
     if any(isinstance(each, ast.ExceptHandler) and each.name is not None for each in nodes):
         return False  # such a name ends with its handler
-    return any(isinstance(each, (ast.BinOp, ast.AugAssign, ast.Subscript)) for each in nodes)
+    if any(isinstance(each, ast.Name) and _TAKEN.match(each.id) for each in nodes):
+        return False
+    computes = (ast.BinOp, ast.AugAssign, ast.Subscript, ast.Compare, ast.Call)
+    return any(isinstance(each, computes) for each in nodes)
 
 
 def _has(node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> bool:

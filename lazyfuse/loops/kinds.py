@@ -66,6 +66,8 @@ class Object(NamedTuple):
         return isinstance(other, Object) and other.value is self.value
 
 
+RANGE = "range"
+"""The kind of a range that a loop goes over."""
 OTHER = "other"
 """The kind of a value that a compiled loop cannot use."""
 

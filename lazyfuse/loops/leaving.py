@@ -37,18 +37,24 @@ def _statement(node: ast.stmt, numbers: dict[ast.stmt, tuple[int, int, int]]) ->
             _placed(node, ast.If(_compare(at, ast.LtE(), first), [arrive, copy.deepcopy(node)], []))
         ]
     within = _compare(ast.Name(AT, ast.Load()), ast.Gt(), first)
+    before_else = _compare(at, ast.LtE(), inner)
     body = [made for each in node.body for made in _statement(each, numbers)]
     orelse = [made for each in node.orelse for made in _statement(each, numbers)]
     made: ast.stmt
     if isinstance(node, ast.If):
-        chosen = ast.IfExp(within, _compare(at, ast.LtE(), inner), copy.deepcopy(node.test))
+        chosen = ast.IfExp(within, before_else, copy.deepcopy(node.test))
         made = ast.If(chosen, body, orelse)
     elif isinstance(node, ast.While):
         made = ast.While(
-            ast.IfExp(within, ast.Constant(True), copy.deepcopy(node.test)), body, orelse
+            ast.IfExp(within, before_else, copy.deepcopy(node.test)), body, orelse
         )
     else:
-        rest = method(ast.Name(EXIT, ast.Load()), "rest", ast.Constant(first))
+        is_range = isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func) == "range"
+        given = [ast.Constant(first), _loaded(node.target)]
+        if not is_range:
+            given.append(copy.deepcopy(node.iter))
+        left = method(ast.Name(EXIT, ast.Load()), "rest", *given)
+        rest = ast.IfExp(before_else, left, ast.Tuple([], ast.Load()))
         made = ast.For(
             copy.deepcopy(node.target),
             ast.IfExp(within, rest, copy.deepcopy(node.iter)),
@@ -56,6 +62,15 @@ def _statement(node: ast.stmt, numbers: dict[ast.stmt, tuple[int, int, int]]) ->
             orelse,
         )
     return [_placed(node, ast.If(_compare(at, ast.LtE(), last), [arrive, made], []))]
+
+
+def _loaded(target: ast.expr) -> ast.expr:
+    """The values that the names of a target have."""
+    made = copy.deepcopy(target)
+    for each in ast.walk(made):
+        if hasattr(each, "ctx"):
+            each.ctx = ast.Load()
+    return made
 
 
 def _compare(left: ast.expr, operator: ast.cmpop, number: int) -> ast.expr:

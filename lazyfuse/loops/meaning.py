@@ -16,10 +16,12 @@ from lazyfuse.loops import kinds
 from lazyfuse.loops.calls import Calls
 from lazyfuse.loops.kinds import OTHER, UNBOUND, ArrayKind
 from lazyfuse.loops.text import (
+    BITS,
     BROKE,
     FINISHED,
     Again,
     Kinds,
+    Known,
     Leaves,
     Meant,
     Number,
@@ -33,10 +35,11 @@ _PASSES = 20  # over a loop's text, until the kinds at its beginning are known
 
 def meaning(unit: ast.For | ast.While, entry: Kinds, function_of: Callable[[Any], Any]) -> Meant:
     """The text of a loop for names of these kinds; raises `Refused`."""
-    heads: dict[int, Kinds] = {}
+    heads: dict[ast.AST, Kinds] = {}
+    callees: dict[tuple[ast.AST, Any], Any] = {}
     for _ in range(_PASSES):
         try:
-            return Writer(unit, entry, function_of, heads).write()
+            return Writer(unit, entry, function_of, heads, callees).write()
         except Again:
             continue
     raise Refused(unit, "kinds that change and change")
@@ -85,22 +88,30 @@ class Writer(Calls):
         text = "\n".join(
             ["def loop(meta, scalars):", *begin, "  if begins():", *known, *self.lines]
         )
+        exits = (ast.Return, ast.Raise)
+        ends = {k for each, (k, _, _) in self.numbers.items() if isinstance(each, exits)}
         return Meant(
             text + "\n", self.enters, self.leaves, self.slots, self.flags, self.counters,
-            self.words, self.constants,
+            self.words, ends, self.constants,
         )  # fmt: skip
 
     def _enter(self) -> list[str]:
         """Read what the loop begins with."""
         self.indent = 1
         stored = self.stored
-        names = {each.id for each in ast.walk(self.unit) if isinstance(each, ast.Name)}
-        for name in sorted(names):
-            kind = self.entry.get(name, OTHER)
-            if name in stored and not (isinstance(kind, str) and kind != OTHER):
+        for name, kind in sorted(self.entry.items()):
+            if name == "*":
+                continue
+            if kind == kinds.RANGE:
+                at = self._take(3)
+                self.enters.append((name, kind, at))
+                for k, word in enumerate(("start", "step", "count")):
+                    self.put(f"{name}_{word} = meta[{at + k}]")
+            elif name in stored and not (isinstance(kind, str) and kind != OTHER):
                 self.enters.append((name, UNBOUND, 0))
                 self.kinds[name] = UNBOUND
                 self.flags[name] = self._take(1)
+                self.flagged.add(name)
                 self.put(f"{name}_set = 0")
             elif isinstance(kind, ArrayKind):
                 at = self._take(1 + 2 * kind.rank)
@@ -133,39 +144,23 @@ class Writer(Calls):
     def _unit(self) -> None:
         unit = self.unit
         if isinstance(unit, ast.While):
-            self._while(unit, 0)
+            self._while(unit)
             return
-        if not isinstance(unit.target, ast.Name):
-            raise Refused(unit, "a loop with several targets")
-        source = self.entry.get("*")
         self.put("stop = meta[2]")
         self.put("step = meta[3]")
-        if isinstance(source, ArrayKind):
-            at = self._take(3)
-            self.enters.append(("*", source, at))
-            self.put(f"items_p = pointer_{source.code}(meta[{at}])")
-            self.put(f"items_s = meta[{at + 2}]")
-            item = Number(self.loaded("items_p", "cur * items_s", source.code), source.code)
-        else:
-            item = Number("cur", "int", kinds.SMALL)
-        with self.loop_of(unit, 0) as again:
+        item: Callable[[str], Any] = lambda now: Number(now, "int", kinds.SMALL)
+        if "*" in self.entry:
+            item = self.items(ast.parse(self.entry["*"], mode="eval").body)[1]
+        with self.loop_of(unit) as again:
             self.open("while (cur < stop) if step > 0 else (cur > stop):")
-            self.store_name(unit.target.id, item)
+            self.assign(unit.target, item("cur"))
             self.patience("1")
-            self.steady(unit, unit.target.id)
             self.body(unit.body)
             self.useful(unit)
             again()
             self.put("cur = cur + step")
             self.close()
         self.note(FINISHED)  # `break` has left, with its own code
-
-    def steady(self, unit: ast.For, name: str) -> None:
-        for each in unit.body:
-            for node in ast.walk(each):
-                stores = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-                if stores and node.id == name:  # type: ignore[attr-defined]
-                    raise Refused(node, f"{name} counts the loop's turns and is assigned")
 
     def body(self, statements: list[ast.stmt]) -> None:
         if not statements:
@@ -216,7 +211,7 @@ class Writer(Calls):
         self.on_assign(ast.Assign([node.target], node.value))
 
     def on_break(self, node: ast.Break) -> None:
-        head, breaks, _ = self.loops[-1]
+        head, breaks, _, broke = self.loops[-1]
         breaks.append(dict(self.kinds))
         self.lines += self.edge(self.kinds, head, self.indent)
         if len(self.loops) == 1:
@@ -224,11 +219,12 @@ class Writer(Calls):
             self.note(BROKE)
             self.put("leave(1)")
         else:
+            self.put(f"{broke} = True")
             self.put("break")
         self.dead = True
 
     def on_continue(self, node: ast.Continue) -> None:
-        head, _, goes_on = self.loops[-1]
+        head, _, goes_on, _ = self.loops[-1]
         goes_on.append(dict(self.kinds))
         self.lines += self.edge(self.kinds, head, self.indent)
         if len(self.loops) == 1 and isinstance(self.unit, ast.For):
@@ -237,17 +233,21 @@ class Writer(Calls):
         self.dead = True
 
     def on_if(self, node: ast.If) -> None:
-        test = self.truth(node.test)
+        self._choice(self.truth(node.test), node, node.body, node.orelse)
+
+    def _choice(
+        self, test: str, node: ast.stmt, body: list[ast.stmt], orelse: list[ast.stmt]
+    ) -> None:
         self.settle()
         before = dict(self.kinds)
         self.open(f"if {test}:")
-        self.body(node.body)
+        self.body(body)
         place, indent = self.later(), self.indent
         self.close()
         then, then_dead = self.kinds, self.dead
         self.kinds, self.dead = before, False
         self.open("else:")
-        self.body(node.orelse)
+        self.body(orelse)
         other = self.later()
         self.close()
         if self.dead:
@@ -259,64 +259,154 @@ class Writer(Calls):
             self.kinds = both
 
     def on_while(self, node: ast.While) -> None:
-        if node.orelse:
-            raise Leaves("else")
-        self._while(node, self.numbers[node][0])
+        self._while(node)
 
-    def _while(self, node: ast.While, number: int) -> None:
-        with self.loop_of(node, number) as again:
+    def _while(self, node: ast.While) -> None:
+        at, is_unit = self.at, node is self.unit
+        with self.loop_of(node) as again:
+            _, breaks, _, broke = self.loops[-1]
             self.open("while True:")
-            self.at = number
+            self.at = at
             test = self.truth(node.test)
             self.settle()
             self.open(f"if not ({test}):")
-            if number == 0:
+            if is_unit:
                 self.note(FINISHED)
                 self.put("leave(0)")
             else:
                 self.put("break")
             self.close()
-            self.at = self.numbers[node.body[0]][0] - 1
-            self.patience("1")
+            self._turn(node)
             self.body(node.body)
-            if number == 0:
+            if is_unit:
                 self.useful(node)
             again()
             self.close()
+        if isinstance(node.test, ast.Constant) and node.test.value and not breaks:
+            self.dead = not is_unit  # nothing comes after it
+        elif node.orelse and not is_unit:
+            self._choice(f"not {broke}", node, node.orelse, [])
+
+    def _turn(self, node: ast.For | ast.While) -> None:
+        """The beginning of a turn."""
+        if not self.called:
+            self.at = self.numbers[node.body[0]][0] - 1
+        self.patience("1")
 
     def useful(self, unit: ast.For | ast.While) -> None:
         """Refuse a loop that is left in every turn."""
-        _, breaks, goes_on = self.loops[-1]
+        _, breaks, goes_on, _ = self.loops[-1]
         if self.dead and not breaks and not goes_on:
             raise Refused(
                 unit, f"Python has to do line {self.why[0]} in every turn ({self.why[1]})"
             )
 
     def on_for(self, node: ast.For) -> None:
-        if node.orelse or not isinstance(node.target, ast.Name):
-            raise Leaves("a loop with several targets, or with else")
-        if self.called:
-            raise Leaves("a loop in a function that is called")
-        number = self.numbers[node][0]
-        start, stop, step = self.range(node.iter)
+        if isinstance(node.iter, ast.Call) and self.object(node.iter.func) is range:
+            start, stop, step = self.range(node.iter)
+            item: Callable[[str], Any] = lambda now: Number(now, "int", kinds.SMALL)
+        else:
+            assigned = {name for each in node.body for name in self.stores(each)}
+            if assigned & self.names(node.iter):
+                raise Leaves("a loop over what it assigns")
+            count, item = self.items(node.iter)
+            start, stop, step = Number("int64(0)", "int", 1), Number(count, "int", kinds.SMALL), 1
         self.settle()
         limit = 1 << kinds.SMALL
         for each in (start, stop):
             if each.bits > kinds.SMALL:
                 self.leave(f"({each.text} > {limit}) | ({each.text} < -{limit})")
-        self.put(f"stop_{number} = {stop.text}")
-        self.put(f"step_{number} = {step}")
-        self.put(f"cur_{number} = {start.text}")
-        self.steady(node, node.target.id)
-        with self.loop_of(node, number) as again:
-            self.open(f"for now_{number} in range({start.text}, stop_{number}, {step}):")
-            self.put(f"cur_{number} = now_{number}")
-            self.at = self.numbers[node.body[0]][0] - 1
-            self.store_name(node.target.id, Number(f"now_{number}", "int", kinds.SMALL))
-            self.patience("1")
+        self.temps += 1
+        now, last = f"now{self.temps}", self.temp(stop.text)
+        number = 0 if self.called else self.at
+        if number:
+            for name, text in (("stop", last), ("step", step), ("cur", start.text)):
+                self.put(f"{name}_{number} = {text}")
+        with self.loop_of(node) as again:
+            broke = self.loops[-1].broke
+            self.open(f"for {now} in range({start.text}, {last}, {step}):")
+            if number:
+                self.put(f"cur_{number} = {now}")
+            self.assign(node.target, item(now))
+            self._turn(node)
             self.body(node.body)
             again()
             self.close()
+        if node.orelse:
+            self._choice(f"not {broke}", node, node.orelse, [])
+
+    def items(self, node: ast.expr) -> tuple[str, Callable[[str], Any]]:
+        """How many turns a loop over a range, arrays, `enumerate` and so on has, and the item of
+        turn k.
+        """
+        function = self.object(node.func) if isinstance(node, ast.Call) else None
+        if function is None:
+            return self._elements(node)
+        assert isinstance(node, ast.Call)
+        if node.keywords or not node.args:
+            raise Leaves("a loop over the result of a call")
+        if function is range:
+            start, stop, step = self.range(node)
+            ends = f"({stop.text} - {start.text})" if step > 0 else f"({start.text} - {stop.text})"
+            size = self.temp(f"({ends} + {abs(step) - 1}) // {abs(step)}")
+            count = self.temp(f"{size} if {size} > 0 else 0")
+            return count, lambda now: Number(
+                f"({start.text} + {now} * {step})", "int", kinds.SMALL + 1
+            )
+        if function is enumerate and len(node.args) <= 2:
+            count, one = self.items(node.args[0])
+            first = self.index(node.args[1]) if len(node.args) == 2 else Number("int64(0)", "int")
+            base = self.temp(first.text)
+            self.leave(f"({base} > {1 << kinds.SMALL}) | ({base} < -{1 << kinds.SMALL})")
+            return count, lambda now: (
+                Number(f"({now} + {base})", "int", kinds.SMALL + 1),
+                one(now),
+            )
+        if function is zip:
+            each = [self.items(x) for x in node.args]
+            count = self.temp(each[0][0])
+            for other, _ in each[1:]:
+                self.put(f"{count} = {other} if {other} < {count} else {count}")
+            return count, lambda now: tuple([one(now) for _, one in each])
+        if function is reversed and len(node.args) == 1:
+            inner = node.args[0]
+            count, one = self.items(inner)
+            if isinstance(inner, ast.Call) and self.object(inner.func) is not range:
+                raise Leaves("a loop over the result of a call")
+            return count, lambda now: one(f"({count} - 1 - {now})")
+        raise Leaves("a loop over the result of a call")
+
+    def _elements(self, node: ast.expr) -> tuple[str, Callable[[str], Any]]:
+        """The elements of an array, or its rows."""
+        kind = self.kinds.get(node.id) if isinstance(node, ast.Name) else None
+        if kind == kinds.RANGE:
+            name = node.id  # type: ignore[attr-defined]
+            return f"{name}_count", lambda now: Number(
+                f"({name}_start + {now} * {name}_step)", "int", kinds.SMALL + 1
+            )
+        if isinstance(kind, ArrayKind) and kind.rank == 2:
+            array = self.array(node)
+            return array.sizes[0], lambda now: self.whole(
+                self.part_of(array, [Known(Number(now, "int", kinds.SMALL))])
+            )
+        if any(isinstance(x, ast.Subscript) for x in ast.walk(node) if x is not node):
+            raise Leaves("a loop over what may change")
+        row = self.value(node)
+        if not isinstance(row, Row) or row.part is None or row.part.pointer.startswith("scratch"):
+            raise Leaves("a loop over other than an array")
+        part = row.part
+        return part.length, lambda now: Number(
+            self.temp(row.element(now)), part.code, BITS.get(part.code, 63)
+        )
+
+    @staticmethod
+    def stores(node: ast.AST) -> set[str]:
+        """The names that a statement assigns."""
+        return {
+            each.id
+            for each in ast.walk(node)
+            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+        }
 
     def range(self, node: ast.expr) -> tuple[Number, Number, int]:
         if not (
@@ -342,43 +432,33 @@ class Writer(Calls):
         return held[0], held[1], step
 
     def on_assign(self, node: ast.Assign) -> None:
-        if len(node.targets) == 1 and isinstance(node.targets[0], ast.Tuple):
-            self._unpack(node.targets[0], node.value)
-            return
-        if len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
-            self._store(node.targets[0], node.value)
+        target = node.targets[0]
+        if len(node.targets) == 1 and isinstance(target, ast.Subscript):
+            self._store(target, node.value)
             return
         found = self.value(node.value)
+        if type(found) is tuple and len(node.targets) == 1 and isinstance(target, ast.Tuple):
+            self._unpack(target, found)
+            return
         if any(not isinstance(each, ast.Name) for each in node.targets):
             raise Leaves("several targets")
-        if isinstance(found, Row):
-            for each in node.targets:
-                self.store_view(each.id, found)  # type: ignore[attr-defined]
-            return
-        value = found
         self.settle()
         for each in node.targets:
-            self.store_name(each.id, value)  # type: ignore[attr-defined]
+            self.assign(each, found)
 
-    def _unpack(self, target: ast.Tuple, node: ast.expr) -> None:
-        if not isinstance(node, ast.Tuple) or len(node.elts) != len(target.elts):
-            raise Leaves("a tuple of unknown length")
-        values = []
-        for each in node.elts:
-            value = self.number(each)
-            tag = self.temp(value.tag) if value.tag else ""
-            values.append(value._replace(text=self.temp(value.text), tag=tag))
+    def _unpack(self, target: ast.Tuple, values: tuple[Any, ...]) -> None:
+        if len(values) != len(target.elts):
+            raise Leaves("a tuple of another length")
+        bound = self.stores(target)
         places: list[Any] = []
-        for place in target.elts:
-            if isinstance(place, ast.Name):
+        for place, value in zip(target.elts, values, strict=True):
+            if not isinstance(place, ast.Subscript):
                 places.append(None)
-            elif isinstance(place, ast.Subscript):
-                reads = any(isinstance(each, ast.Subscript) for each in ast.walk(place.slice))
-                if reads or any(name in self.names(place) for name in self._bound(target)):
-                    raise Leaves("a target that depends on another")
-                places.append(self.place(place))
-            else:
-                raise Leaves("a target")
+                continue
+            reads = any(isinstance(each, ast.Subscript) for each in ast.walk(place.slice))
+            if reads or bound & self.names(place) or not isinstance(value, Number):
+                raise Leaves("a target that depends on another")
+            places.append(self.place(place))
         self.settle()
         kept = [
             None if found is None else self.as_element(value, found[2])
@@ -387,13 +467,23 @@ class Writer(Calls):
         self.settle()
         for place, found, value, kept_value in zip(target.elts, places, values, kept, strict=True):
             if found is None:
-                self.store_name(place.id, value)  # type: ignore[attr-defined]
+                self.assign(place, value)
             else:
                 self.put(f"{found[0]}[{found[1]}] = {kept_value}")
 
-    @staticmethod
-    def _bound(target: ast.Tuple) -> set[str]:
-        return {each.id for each in target.elts if isinstance(each, ast.Name)}
+    def assign(self, target: ast.expr, value: Any) -> None:
+        """Give a value, or the values of a tuple, to names."""
+        if isinstance(target, ast.Tuple) and type(value) is tuple:
+            if len(value) != len(target.elts):
+                raise Leaves("a tuple of another length")
+            for each, one in zip(target.elts, value, strict=True):
+                self.assign(each, one)
+        elif not isinstance(target, ast.Name) or type(value) is tuple:
+            raise Leaves("a target")
+        elif isinstance(value, Row):
+            self.store_view(target.id, value)
+        else:
+            self.store_name(target.id, value)
 
     @staticmethod
     def names(node: ast.AST) -> set[str]:
@@ -437,25 +527,21 @@ class Writer(Calls):
 
     def store_name(self, name: str, value: Number) -> None:
         """Assign a number to a name."""
-        if self.called:
-            scope = self.called[-1]
-            held = self.variable(f"{scope.prefix}{name}", value.kind)
-            scope.kinds[name] = self.hold(held, value)
-            return
         self.hold(self.variable(name, value.kind), value)
-        if name in self.flags:
+        self._stored(name, value.kind)
+
+    def _stored(self, name: str, kind: Any) -> None:
+        if name in self.flagged:
             self.put(f"{name}_set = 1")
-        self.kinds[name] = value.kind
+        self.kinds[name] = kind
 
     def store_view(self, name: str, found: Row) -> None:
         """Assign a view of an array to a name."""
         part = found.part
-        if part is None or part.view is None or self.called:
+        if part is None or part.view is None:
             raise Leaves("an array of its own")
         self.settle()
         words = self.words_of(name, part.view)
         for word, text in zip(words, [*part.keys, part.length], strict=True):
             self.put(f"{word} = {text}")
-        if name in self.flags:
-            self.put(f"{name}_set = 1")
-        self.kinds[name] = part.view
+        self._stored(name, part.view)

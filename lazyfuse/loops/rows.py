@@ -35,7 +35,7 @@ class Rows(Numbers):
 
     def array(self, node: ast.expr) -> Array:
         """The array, or the view of an axis, that a name holds."""
-        if not isinstance(node, ast.Name) or self.called:
+        if not isinstance(node, ast.Name):
             raise Leaves("what is no array")
         name, kind = node.id, self.kinds.get(node.id)
         if isinstance(kind, Maybe) and isinstance(kind.kind, View):
@@ -78,7 +78,7 @@ class Rows(Numbers):
         return self.subscript(node)
 
     def subscript(self, node: ast.Subscript) -> Value:
-        if isinstance(node.slice, ast.Name) and not self.called:
+        if isinstance(node.slice, ast.Name):
             kind = self.kinds.get(node.slice.id)
             kind = kind.kind if isinstance(kind, Maybe) else kind
             if isinstance(kind, (View, ArrayKind)):
@@ -143,8 +143,9 @@ class Rows(Numbers):
             terms.append(at if step == "int64(1)" else f"{at} * {step}")
         return f"{array.name}_p", " + ".join(terms), array.kind.code
 
-    @staticmethod
-    def written(kind: ArrayKind) -> None:
+    def written(self, kind: ArrayKind) -> None:
+        if self.called:
+            raise Leaves("a function that writes")
         if not kind.writes:
             raise Leaves("an array that is read-only")
 

@@ -25,7 +25,8 @@ from lazyfuse.arrays.scalars import scalar, value_of
 from lazyfuse.devices.base import Source
 from lazyfuse.devices.caches import register
 from lazyfuse.loops import kinds
-from lazyfuse.loops.kinds import OTHER, UNBOUND, ArrayKind, Object
+from lazyfuse.loops.items import MARK, form, items_of, length
+from lazyfuse.loops.kinds import OTHER, RANGE, UNBOUND, ArrayKind, Object
 from lazyfuse.loops.meaning import meaning
 from lazyfuse.loops.text import (
     ASKED,
@@ -115,7 +116,7 @@ class Loop:
 
     __slots__ = (
         "compiled_seconds", "compiled_turns", "entered", "forever", "is_dead", "kind", "left",
-        "missed", "names", "no_name", "node", "on", "path", "ready", "refused", "seconds", "skips",
+        "items", "missed", "names", "no_name", "node", "on", "path", "ready", "refused", "seconds", "skips",
         "stored", "strange", "tick", "turns", "unbound", "versions",
     )  # fmt: skip
 
@@ -127,7 +128,7 @@ class Loop:
         self.tick: Any = itertools.repeat(True).__next__
         self.skips = _SKIPPED
         self.forever = (itertools.repeat(None),)
-        self.kind = Run
+        self.kind, self.items = Run, items_of
         self.unbound = UNBOUND
         self.no_name = NameError
         self.seconds = self.compiled_seconds = 0.0
@@ -194,7 +195,7 @@ class Version:
 
     def is_current(self) -> bool:
         """Whether the functions that it contains are still those of the program."""
-        return all(scope.get(name) is value for scope, name, value in self.meant.constants)
+        return all(get(*given) is value for get, given, value in self.meant.constants)
 
 
 class Exit:
@@ -224,10 +225,15 @@ class Exit:
             raise error
         return 0
 
-    def rest(self, number: int) -> Iterator[int]:
-        """What is left of the inner loop with this number, from its present turn on."""
+    def rest(self, number: int, now: Any, items: Any = None) -> Iterator[Any]:
+        """What is left of the inner loop with this number: the item of its present turn, and what
+        follows it.
+        """
         at = self._counters[number]
-        return iter(range(self._words[at], self._words[at + 1], self._words[at + 2]))
+        current, stop, step = self._words[at : at + 3]
+        if items is None:
+            return itertools.chain((now,), range(current + step, stop, step))
+        return itertools.chain((now,), itertools.islice(items, current + 1, None))
 
 
 class Run:
@@ -247,8 +253,8 @@ class Run:
         self._begins = True
         self.count = -1
         if isinstance(loop.node, ast.For):
-            if type(items) is range or _axes(items) == 1:
-                self.count = len(items)
+            self.count = length(items)
+            if self.count >= 0:
                 if loop.turns > 10 and loop.seconds / loop.turns * self.count < _SHORT:
                     self._whole = True
                     loop.pause()
@@ -271,7 +277,7 @@ class Run:
         if self._misses:
             loop.missed += 1
         if max(loop.strange, loop.missed) > _MISSES and not loop.entered:
-            loop.give_up(loop.refused or "it goes over other than a range or an array of one axis")
+            loop.give_up(loop.refused or "it goes over other than ranges and arrays")
 
     def __iter__(self) -> Iterator[Any]:
         """The turns of a part, for Python."""
@@ -326,12 +332,17 @@ class Run:
         held: dict[str, Any] = {}
         for name, value in zip(loop.names, values, strict=True):
             entry[name], held[name] = _kind(value)
-        if self.items is not None:
-            entry["*"], held["*"] = (
-                _kind(self.items) if type(self.items) is not range else (OTHER, 0)
-            )
-            if type(self.items) is range and not _is_small(self.items):
+        if type(self.items) is range:
+            if not _is_small(self.items):
                 return None
+        elif self.items is not None:
+            leaves: list[Any] = []
+            entry["*"] = form(self.items, leaves)
+            for k, each in enumerate(leaves):
+                name = MARK.format(k)
+                entry[name], held[name] = _kind(each)
+                if type(each) is range:
+                    entry[name] = RANGE if _is_small(each) else OTHER
         key = tuple(entry.values())
         version = loop.versions.get(key)
         if version is None or not version.is_current():
@@ -386,7 +397,9 @@ class Run:
             if kind is UNBOUND:
                 continue
             value = held[name]
-            if type(kind) is ArrayKind:
+            if kind == RANGE:
+                words[at : at + 3] = [value.start, value.step, len(value)]
+            elif type(kind) is ArrayKind:
                 if type(value) is ndarray:
                     # whatever happens meanwhile, reads and writes go to this memory
                     value = export(value)
@@ -431,10 +444,10 @@ class Run:
             raw = floats[slot] if kinds.register(kind) == "f8" else words[slot]
             made[k] = kinds.MAKERS[kind](raw)
         found = Exit(code, self.items is None, made, words, meant.counters)
-        self._account(found, words[CUR] - begin, words[STEP])
+        self._account(version, found, words[CUR] - begin, words[STEP])
         return found
 
-    def _account(self, found: Exit, moved: int, step: int) -> None:
+    def _account(self, version: Version, found: Exit, moved: int, step: int) -> None:
         """Note how far the loop has come, and whether leaving was worth it."""
         loop = self.loop
         loop.entered += 1
@@ -446,7 +459,7 @@ class Run:
         loop.compiled_turns += turns
         if found.at:
             self._resumes = True
-            loop.left += 1
+            loop.left += found.at not in version.meant.ends
             if loop.left >= _LEAVES and loop.compiled_turns < _WORTH * loop.left:
                 line = _line(loop.node, found.at)
                 loop.give_up(f"line {line}: Python has to do it, in most turns")
@@ -454,13 +467,6 @@ class Run:
 
 def _line(node: ast.For | ast.While, at: int) -> int:
     return next(each.lineno for each, (k, _, _) in numbered(node).items() if k == at)
-
-
-def _axes(items: Any) -> int:
-    """How many axes an array has; 0 if it is none."""
-    if type(items) is ndarray:
-        return int(geometry(items).ndim)
-    return int(items.ndim) if type(items) is np.ndarray else 0
 
 
 def _is_small(items: range) -> bool:

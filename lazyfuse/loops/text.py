@@ -85,7 +85,7 @@ class Row(NamedTuple):
     part: Part | None = None
 
 
-Value = Number | Row
+Value = Number | Row | tuple[Any, ...]
 Kinds = dict[str, Any]
 """What the names hold: the kind of a number, an `ArrayKind`, a `View`, an `Object`, `OTHER`; or
 `UNBOUND`: what Python has there, if anything."""
@@ -112,8 +112,10 @@ class Meant(NamedTuple):
     counters: dict[int, int]
     """For each `for`, by its number, where its counter, stop and step are."""
     words: int
-    constants: list[tuple[dict[str, Any], str, Any]]
-    """Names of functions that it calls, which must still have these values."""
+    ends: set[int]
+    """Statements that end the loop: `return`, `raise`."""
+    constants: list[tuple[Callable[..., Any], tuple[Any, ...], Any]]
+    """Calls that must still have these results: names of functions, and what these contain."""
 
 
 FINISHED, BROKE, FIRST = 0, 1, 2
@@ -148,6 +150,23 @@ def numbered(unit: ast.For | ast.While) -> dict[ast.stmt, tuple[int, int, int]]:
     return found
 
 
+class Looped(NamedTuple):
+    """A loop while it is written."""
+
+    head: Kinds
+    breaks: list[Kinds]
+    goes_on: list[Kinds]
+    broke: str
+    """The variable that says whether it ended by `break`."""
+
+
+class Known(ast.expr):
+    """An expression whose value is known."""
+
+    def __init__(self, number: Number) -> None:
+        self.number = number
+
+
 class Text:
     """Writes the text of one loop."""
 
@@ -156,13 +175,15 @@ class Text:
         unit: ast.For | ast.While,
         entry: Kinds,
         function_of: Callable[[Any], Any],
-        heads: dict[int, Kinds],
+        heads: dict[ast.AST, Kinds],
+        callees: dict[tuple[ast.AST, Any], Any],
     ) -> None:
         self.unit = unit
         self.numbers = numbered(unit)
         self.entry = entry
         self.function_of = function_of
         self.heads = heads
+        self.callees = callees
         self.kinds: Kinds = dict(entry)
         self.lines: list[Any] = []  # texts, and lists of texts that are known later
         self.indent = 2
@@ -178,12 +199,13 @@ class Text:
         self.counters: dict[int, int] = {}
         self.words = HEAD
         self.enters: list[tuple[str, Any, int]] = []
-        self.constants: list[tuple[dict[str, Any], str, Any]] = []
+        self.constants: list[tuple[Callable[..., Any], tuple[Any, ...], Any]] = []
         self.pending: list[tuple[str, str, str]] = []  # operands and results
         self.covered: set[str] = set()
-        self.loops: list[tuple[Kinds, list[Kinds], list[Kinds]]] = []
+        self.loops: list[Looped] = []
         self.called: list[Any] = []
         self.flags: dict[str, int] = {}
+        self.flagged: set[str] = set()  # names with a flag, those of called functions among them
         self.dead = False
         self.why: tuple[int, str] = (0, "")
 
@@ -297,13 +319,13 @@ class Text:
 
     def patience(self, turns: str) -> None:
         """Look at signals now and then, at the beginning of a turn."""
-        first = self.at
+        first = self.at + (not self.called)
         self.put(f"patience = patience + {turns}")
         self.open(f"if patience > {_PATIENCE}:")
         self.put("patience = int64(0)")
         self.open("if asked(meta[0]) != 0:")
-        self.note(first + 1 + FIRST)
-        self.put(f"leave({first + 1 + FIRST})")
+        self.note(first + FIRST)
+        self.put(f"leave({first + FIRST})")
         self.close()
         self.close()
 
@@ -335,22 +357,24 @@ class Text:
         return OTHER
 
     @contextmanager
-    def loop_of(self, node: ast.AST, number: int) -> Iterator[Callable[[], None]]:
+    def loop_of(self, node: ast.AST) -> Iterator[Callable[[], None]]:
         """A loop: the kinds at its beginning are those of its entry and of each turn's end."""
-        known = self.heads.get(number)
+        known = self.heads.get(node)
         if known is not None:
             entry = self.join(known, self.kinds, node)
             if entry != known:
-                self.heads[number] = entry
+                self.heads[node] = entry
                 raise Again
             self.lines += self.edge(self.kinds, known, self.indent)
             self.kinds = dict(known)
         else:
-            self.heads[number] = dict(self.kinds)
-        head = dict(self.heads[number])
-        breaks: list[Kinds] = []
-        goes_on: list[Kinds] = []
-        self.loops.append((head, breaks, goes_on))
+            self.heads[node] = dict(self.kinds)
+        head = dict(self.heads[node])
+        self.temps += 1
+        looped = Looped(head, [], [], f"broke{self.temps}")
+        _, breaks, goes_on, broke = looped
+        self.put(f"{broke} = False")
+        self.loops.append(looped)
 
         def again() -> None:
             # what a `break` brings is joined, too: one way out has one kind for a name
@@ -359,7 +383,7 @@ class Text:
             for each in ends:
                 found = self.join(found, each, node)
             if found != head:
-                self.heads[number] = found
+                self.heads[node] = found
                 raise Again
             if not self.dead:
                 self.lines += self.edge(self.kinds, head, self.indent)

@@ -47,6 +47,11 @@ def _leave(walk: Any, given: list[Value]) -> None:
     walk.builder.branch(walk.exit)
 
 
+def _escape(walk: Any, given: list[Value]) -> None:
+    """`escape(n)`: out of n loops."""
+    walk.builder.branch(walk.ends[-int(given[0].literal or 1)])
+
+
 def _left(walk: Any, given: list[Value]) -> Value:
     _prepare(walk)
     walk.builder.branch(walk.exit)
@@ -101,6 +106,7 @@ FUNCTIONS: dict[str, Function] = {
     "sub_overflows": _overflows("ssub"),
     "mul_overflows": _overflows("smul"),
     "begins": _begins,
+    "escape": _escape,
     "leave": _leave,
     "left": _left,
     "blas_dot": _dot,
