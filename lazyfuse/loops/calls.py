@@ -53,7 +53,17 @@ class Calls(Expressions):
                 return self.reduced(_REDUCTIONS[function], row)
         simple = _SIMPLE.get(function) if _hashes(function) else None
         if simple is not None:
-            return simple(self, [self.number(each) for each in node.args])
+            given = [self.value(each) for each in node.args]
+            if all(isinstance(each, Number) for each in given):
+                return simple(self, given)  # type: ignore[arg-type]
+            function = {abs: np.absolute}.get(function, function)
+            if isinstance(function, np.ufunc):
+                return self.ufunc(function, given)
+            raise Leaves("a function of an array")
+        if function is np.where and len(node.args) == 3:
+            return self.where(*[self.value(each) for each in node.args])
+        if isinstance(function, np.ufunc):
+            return self.ufunc(function, [self.value(each) for each in node.args])
         raise Leaves("a function")
 
     def _least(self, nodes: list[ast.expr], is_max: bool, wanted: str) -> Value:
@@ -256,22 +266,16 @@ def _bool(walk: Calls, given: list[Number]) -> Number:
     return Number(walk.as_truth(given[0]), "bool")
 
 
-def _sqrt(is_numpy: bool) -> Callable[[Calls, list[Number]], Number]:
-    def call(walk: Calls, given: list[Number]) -> Number:
+def _sqrt(is_numpy: bool) -> Callable[[Calls, list[Number]], Value]:
+    def call(walk: Calls, given: list[Number]) -> Value:
         (value,) = given
         if is_numpy and value.kind not in ("f8", "float", "float|f8"):
-            raise Leaves("sqrt")
+            return walk.ufunc(np.sqrt, given)
         held = walk.temp(f"float64({walk.widened(value)})")
         walk.leave(f"{held} < 0.0" if is_numpy else f"not ({held} >= 0.0)")
         return Number(walk.temp(f"np.sqrt({held})"), "f8" if is_numpy else "float")
 
     return call
-
-
-def _numpy_abs(walk: Calls, given: list[Number]) -> Number:
-    if given[0].kind not in ("f8", "float", "float|f8"):
-        raise Leaves("abs")
-    return Number(f"abs({given[0].text})", "f8")
 
 
 def _math(name: str) -> Callable[[Calls, list[Number]], Number]:
@@ -321,8 +325,11 @@ _REDUCTIONS: dict[Any, str] = {
     np.mean: "mean",
     np.argmax: "argmax",
     np.argmin: "argmin",
+    np.any: "any",
+    np.all: "all",
+    np.count_nonzero: "sum",
 }
-_SIMPLE: dict[Any, Callable[[Calls, list[Number]], Number]] = {
+_SIMPLE: dict[Any, Callable[[Calls, list[Any]], Value]] = {
     abs: _abs,
     int: _int,
     float: _float,
@@ -344,5 +351,4 @@ _SIMPLE: dict[Any, Callable[[Calls, list[Number]], Number]] = {
     math.atan: _math("atan"),
     math.atan2: _math("atan2"),
     np.sqrt: _sqrt(True),
-    np.abs: _numpy_abs,
 }

@@ -13,11 +13,12 @@ from typing import Any
 
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import OTHER, ArrayKind, Object
-from lazyfuse.loops.rows import Rows
+from lazyfuse.loops.rows import _UFUNCS as UFUNCS
+from lazyfuse.loops.ufuncs import Ufuncs
 from lazyfuse.loops.text import Known, Leaves, Maybe, Number, Row, Value, View
 
 
-class Expressions(Rows):
+class Expressions(Ufuncs):
     """Writes expressions."""
 
     def value(self, node: ast.expr, wanted: str = "") -> Value:
@@ -61,7 +62,10 @@ class Expressions(Rows):
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return f"(not {self.truth(node.operand)})"
         if isinstance(node, ast.Compare):
-            return self.of_compare(node, is_test=True).text
+            found = self.of_compare(node, is_test=True)
+            if not isinstance(found, Number):
+                raise Leaves("the truth of an array")
+            return found.text
         return self.as_truth(self.number(node))
 
     def of_constant(self, node: ast.Constant) -> Value:
@@ -155,8 +159,11 @@ class Expressions(Rows):
             return self.of_constant(ast.Constant(-constant))
         found = self.value(node.operand)
         if isinstance(found, Row):
-            if not isinstance(node.op, ast.USub) or found.code[0] != "f":
+            function = UFUNCS.get(type(node.op))
+            if function is None:
                 raise Leaves("an operator of an array")
+            if not isinstance(node.op, ast.USub) or found.code[0] != "f":
+                return self.ufunc(function, [found])
             element = found.element
             return Row(found.code, found.length, lambda q: f"(-{element(q)})")
         kind, text = found.kind, found.text
@@ -177,7 +184,16 @@ class Expressions(Rows):
 
     def of_compare(self, node: ast.Compare, is_test: bool = False) -> Number:
         """A comparison. `is_test`: its type does not matter."""
-        first = self.number(node.left)
+        left = self.value(node.left)
+        if isinstance(left, Row) or (len(node.ops) == 1 and self.is_array(node.comparators[0])):
+            right = self.value(node.comparators[0])
+            function = UFUNCS.get(type(node.ops[0]))
+            if function is None or len(node.ops) > 1:
+                raise Leaves("a comparison of arrays")
+            return self.ufunc(function, [left, right])  # type: ignore[return-value]
+        if not isinstance(left, Number):
+            raise Leaves("a comparison of tuples")
+        first = left
         result = ""
         opened = 0
         kind = "bool"
@@ -201,6 +217,10 @@ class Expressions(Rows):
         for _ in range(opened):
             self.close()
         return Number(f"({result})", kind)
+
+    def is_array(self, node: ast.expr) -> bool:
+        kind = self.kinds.get(node.id) if isinstance(node, ast.Name) else None
+        return isinstance(kind, (ArrayKind, View))
 
     def of_boolop(self, node: ast.BoolOp) -> Value:
         found = self.number(node.values[0])

@@ -19,6 +19,8 @@ from lazyfuse.loops.text import (
     BITS,
     BROKE,
     FINISHED,
+    ROOM,
+    SCRATCH,
     Again,
     Kinds,
     Known,
@@ -84,6 +86,9 @@ class Writer(Calls):
                 begin.append(f"  {self.variable(name, kind)} = {zero}")
                 if "|" in kind:
                     begin.append(f"  {self.variable(name, kind)}_tag = False")
+        for name, (block, code) in self.blocks.items():
+            room = f"{16 * block} * meta[{ROOM}]"
+            begin.append(f"  {name} = pointer_{code}(meta[{SCRATCH}] + {room})")
         known = [x for each in body for x in ([each] if isinstance(each, str) else each)]
         text = "\n".join(
             ["def loop(meta, scalars):", *begin, "  if begins():", *known, *self.lines]
@@ -92,7 +97,8 @@ class Writer(Calls):
         ends = {k for each, (k, _, _) in self.numbers.items() if isinstance(each, exits)}
         return Meant(
             text + "\n", self.enters, self.leaves, self.slots, self.flags, self.counters,
-            self.words, ends, self.constants,
+            self.words, ends, self.constants, self.functions,
+            1 + max((block for block, _ in self.blocks.values()), default=-1),
         )  # fmt: skip
 
     def _enter(self) -> list[str]:
@@ -133,8 +139,6 @@ class Writer(Calls):
             self.put(f"step_{number} = 0")
         self.put("patience = int64(0)")
         self.put("cur = meta[1]")
-        self.put("scratch = pointer_f8(meta[4])")
-        self.put("scratch_whole = pointer_i8(meta[4])")
         begin, self.lines, self.indent = self.lines, [], 2
         return begin
 
@@ -172,7 +176,7 @@ class Writer(Calls):
 
     def statement(self, node: ast.stmt) -> None:
         if not self.called:
-            self.at = self.numbers[node][0]
+            self.at, self.block = self.numbers[node][0], 0
         walk = getattr(self, "on_" + type(node).__name__.lower(), None)
         before = len(self.lines), self.indent, dict(self.kinds), len(self.loops)
         try:
@@ -484,10 +488,6 @@ class Writer(Calls):
             self.store_view(target.id, value)
         else:
             self.store_name(target.id, value)
-
-    @staticmethod
-    def names(node: ast.AST) -> set[str]:
-        return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
     def on_augassign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Name):

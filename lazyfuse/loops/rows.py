@@ -27,6 +27,22 @@ _SIGNS: dict[type[ast.operator], str] = {
     ast.BitOr: "|",
     ast.BitXor: "^",
 }
+_UFUNCS: dict[type[ast.AST], np.ufunc] = {
+    ast.FloorDiv: np.floor_divide,
+    ast.Mod: np.remainder,
+    ast.Pow: np.power,
+    ast.LShift: np.left_shift,
+    ast.RShift: np.right_shift,
+    ast.Lt: np.less,
+    ast.LtE: np.less_equal,
+    ast.Gt: np.greater,
+    ast.GtE: np.greater_equal,
+    ast.Eq: np.equal,
+    ast.NotEq: np.not_equal,
+    ast.Invert: np.invert,
+    ast.USub: np.negative,
+}
+_POWERS = {"int64(2)": np.square, "2.0": np.square, "0.5": np.sqrt}
 _PLACES = ("argmax", "argmin")
 
 
@@ -78,18 +94,30 @@ class Rows(Numbers):
         return self.subscript(node)
 
     def subscript(self, node: ast.Subscript) -> Value:
-        if isinstance(node.slice, ast.Name):
-            kind = self.kinds.get(node.slice.id)
+        if isinstance(node.slice, (ast.Name, ast.Compare, ast.Call)):
+            kind = self.kinds.get(node.slice.id) if isinstance(node.slice, ast.Name) else None
             kind = kind.kind if isinstance(kind, Maybe) else kind
-            if isinstance(kind, (View, ArrayKind)):
+            if isinstance(kind, (View, ArrayKind)) or self._compares_rows(node.slice):
                 return self.gathered(self.array(node.value), self.value(node.slice))
         if self.is_row(node):
             return self.whole(self.part(node))
         pointer, at, code = self.place(node)
         return Number(self.temp(self.loaded(pointer, at, code)), code, BITS.get(code, 63))
 
+    def _compares_rows(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Compare) and any(
+            isinstance(self.kinds.get(name), (View, ArrayKind)) for name in self.names(node)
+        )
+
+    @staticmethod
+    def names(node: ast.AST) -> set[str]:
+        """The names in an expression."""
+        return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
     def gathered(self, array: Array, places: Value) -> Row:
         """`array[places]`: a new array."""
+        if isinstance(places, Row) and places.code == "b1" and len(array.sizes) == 1:
+            return self._selected(array, places)
         if not isinstance(places, Row) or places.code[0] not in "iu" or len(array.sizes) != 1:
             raise Leaves("an index of this type")
         size = array.sizes[0]
@@ -108,6 +136,38 @@ class Rows(Numbers):
             return one(f"({at} + {size} if {at} < 0 else {at})")
 
         return Row(array.kind.code, places.length, element)
+
+    def _selected(self, array: Array, mask: Row) -> Row:
+        """`array[mask]`: a new array."""
+        part = self.part_of(array, [ast.Slice()])
+        self.leave(f"{mask.length} != {part.length}")
+        code = array.kind.code
+        held = self.room(mask.length, code)
+        self.temps += 1
+        q, count = f"q{self.temps}", self.temp("int64(0)")
+        self.put(f"patience = patience + {mask.length}")
+        self.open(f"for {q} in range({mask.length}):")
+        self.open(f"if {mask.element(q)}:")
+        step = q if part.step == "int64(1)" else f"{q} * {part.step}"
+        self.put(f"{held}[{count}] = {part.pointer}[{part.first} + {step}]")
+        self.put(f"{count} = {count} + 1")
+        self.close()
+        self.close()
+        return self.whole(Part(held, "int64(0)", count, "int64(1)", code))
+
+    def where(self, test: Value, first: Value, second: Value) -> Row:
+        """`np.where` of rows."""
+        if not isinstance(test, Row) or test.code != "b1":
+            raise Leaves("`where` of other than truth values")
+        codes = [each.code if isinstance(each, Row) else each.kind for each in (first, second)]  # type: ignore[union-attr]
+        code = self._common(codes) if any(isinstance(x, Row) for x in (first, second)) else ""
+        if not code:
+            raise Leaves("`where` of numbers")
+        for each in (first, second):
+            if isinstance(each, Row) and each.length != test.length:
+                self.leave(f"{each.length} != {test.length}")
+        a, b = [self._element(each, code) for each in (first, second)]
+        return Row(code, test.length, lambda q: f"({a(q)} if {test.element(q)} else {b(q)})")
 
     def loaded(self, pointer: str, at: str, code: str) -> str:
         element = f"{pointer}[{at}]"
@@ -231,7 +291,7 @@ class Rows(Numbers):
         """An operator on arrays, element by element."""
         sign = _SIGNS.get(type(op))
         if sign is None:
-            raise Leaves("an operator of arrays")
+            return self._by_ufunc(op, left, right)
         codes = [each.code if isinstance(each, Row) else each.kind for each in (left, right)]
         code = self._common(codes)
         if code[0] != "f" and sign == "/":
@@ -244,6 +304,15 @@ class Rows(Numbers):
             self.leave(f"{counts[0]} != {counts[1]}")
         a, b = [self._element(each, code) for each in (left, right)]
         return Row(code, counts[0], lambda q: self.fitted(f"({a(q)} {sign} {b(q)})", code))
+
+    def _by_ufunc(self, op: ast.operator, left: Value, right: Value) -> Row:
+        given, function = [left, right], _UFUNCS.get(type(op))
+        if isinstance(op, ast.Pow) and isinstance(right, Number):
+            function = _POWERS.get(right.text)  # NumPy looks at the exponent
+            given = [left]
+        if function is None or (isinstance(left, Row) and left.code == "f4"):
+            raise Leaves("an operator of arrays")
+        return self.ufunc(function, given)  # type: ignore[return-value]
 
     def _common(self, codes: list[str]) -> str:
         """NumPy's type for an array and an array or a number (NEP 50)."""
@@ -290,16 +359,19 @@ class Rows(Numbers):
         return lambda q: held
 
     def room(self, count: str, code: str = "f8") -> str:
-        """Working memory for so many elements, until the statement ends."""
+        """Working memory for so many elements of a type, until the statement ends."""
         self.leave(f"{count} > meta[{ROOM}]")
-        return "scratch" if code[0] == "f" else "scratch_whole"
+        name = f"scratch{self.block}_{code}"
+        self.blocks[name] = self.block, code
+        self.block += 1
+        return name
 
     def computed(self, row: Row, code: str = "") -> Part:
         """The elements of an expression in working memory, as that type; leaves where NumPy would
         warn.
         """
         code = code or row.code
-        memory = self.room(row.length, code)
+        memory = self.room(row.length, "f8" if code[0] == "f" else "i8")
         self.temps += 1
         q = f"q{self.temps}"
         self.put(f"patience = patience + {row.length}")
@@ -347,6 +419,8 @@ class Rows(Numbers):
 
     def reduced(self, name: str, row: Row) -> Number:
         """`row.sum()` and others; leaves where the row is empty, and where zeros or NaN decide."""
+        if row.code == "b1" and name in ("any", "all", "sum"):
+            return self._counted(name, row)
         if row.code in ("b1", "f4") or name not in ("sum", "mean", "max", "min", *_PLACES):
             raise Leaves(f"{name} of an array of this type")
         if name == "sum" and row.code[0] == "u":
@@ -362,7 +436,7 @@ class Rows(Numbers):
         element = f"{held.pointer}[{q}]"
         if name in ("sum", "mean"):
             if is_float:
-                total = f"pairwise_f8(scratch, {row.length}) if {row.length} > 0 else 0.0"
+                total = f"pairwise_f8({held.pointer}, {row.length}) if {row.length} > 0 else 0.0"
                 total = self.temp(total)
                 self.leave(f"{total} - {total} != 0.0")
                 if name == "mean":
@@ -392,40 +466,44 @@ class Rows(Numbers):
             self.leave(f"{best} == 0.0")  # NumPy may find the other zero
         return Number(best, row.code)
 
+    def _counted(self, name: str, row: Row) -> Number:
+        """How many truth values hold, or whether any, or all do."""
+        count, q = self.temp("int64(0)"), f"r{self.temps}"
+        self.put(f"patience = patience + {row.length}")
+        self.open(f"for {q} in range({row.length}):")
+        self.put(f"{count} = {count} + (1 if {row.element(q)} else 0)")
+        self.close()
+        if name == "sum":
+            return Number(count, "i8", kinds.SMALL)
+        return Number(f"({count} {'> 0' if name == 'any' else f'== {row.length}'})", "b1")
+
     def dot(self, left: Value, right: Value, by_matmul: bool) -> Value:
         """The product of two rows, by NumPy's BLAS."""
         if not (isinstance(left, Row) and isinstance(right, Row)):
             raise Leaves("a product of other than rows")
         if left.code != "f8" or right.code != "f8":
             raise Leaves("a product of this type")
-        if left.part is None and right.part is None:
-            raise Leaves("a product of expressions")
         if left.length != right.length:
             self.leave(f"{left.length} != {right.length}")
         first = left.part or self.computed(left)
         second = right.part or self.computed(right)
         count = self.temp(first.length)
         texts = []
-        for k, each in enumerate((first, second)):
-            if each.pointer == "scratch":
-                texts.append("scratch, int64(1)")
-                continue
+        for each in (first, second):
             step = self.temp(each.step)
             start = self.temp(each.first)
             if step.startswith("t") and "-" in each.step:
                 if by_matmul:
                     raise Leaves("a product of what runs backwards")
-                if "scratch" in (first.pointer, second.pointer) or (k and "-" in first.step):
-                    raise Leaves("a product of what runs backwards")
                 # NumPy copies it
-                self.room(count)
+                memory = self.room(count)
                 self.temps += 1
                 q = f"q{self.temps}"
                 self.open(f"for {q} in range({count}):")
                 self.put("independent()")
-                self.put(f"scratch[{q}] = {each.pointer}[{start} + {q} * {step}]")
+                self.put(f"{memory}[{q}] = {each.pointer}[{start} + {q} * {step}]")
                 self.close()
-                texts.append("scratch, int64(1)")
+                texts.append(f"{memory}, int64(1)")
                 continue
             if each.step != "int64(1)":
                 self.leave(f"({step} <= 0) & ({count} > 1)")

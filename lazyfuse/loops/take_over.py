@@ -43,6 +43,7 @@ from lazyfuse.loops.text import (
     View,
     numbered,
 )  # fmt: skip
+from lazyfuse.loops.ufuncs import addresses
 from lazyfuse.registry import OURS
 from lazyfuse.runtime.layout.meta_arrays import address
 from lazyfuse.runtime.numerics import errstate
@@ -174,7 +175,7 @@ class Version:
         self.source = Source("numba", "loop", meant.text, 0, (), ())
         self.call: Any = None
         self.program: Any = None
-        self.computes_rows = meant.text.count("scratch") > 3  # beyond their definitions
+        self.loops = [(at, addresses(each, index)) for each, index, at in meant.functions]
         self.Words = ctypes.c_int64 * meant.words
         self.Floats = ctypes.c_double * meant.words
 
@@ -417,9 +418,11 @@ class Run:
                 floats[at] = value
             else:
                 words[at] = int(value)
-        if version.computes_rows:
-            reals.append(np.empty(most))
+        if meant.blocks:
+            reals.append(np.empty(2 * most * meant.blocks))
             words[SCRATCH], words[ROOM] = address(reals[-1]), most
+        for at, both in version.loops:
+            words[at : at + 2] = both
         began = time.perf_counter()
         memory = ctypes.addressof(words)
         code = version.call(memory, memory)

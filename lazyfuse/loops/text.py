@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import OTHER, UNBOUND, ArrayKind
 
@@ -116,6 +118,10 @@ class Meant(NamedTuple):
     """Statements that end the loop: `return`, `raise`."""
     constants: list[tuple[Callable[..., Any], tuple[Any, ...], Any]]
     """Calls that must still have these results: names of functions, and what these contain."""
+    functions: list[tuple[np.ufunc, int, int]]
+    """Loops of NumPy's functions, and where their addresses are."""
+    blocks: int
+    """Arrays of working memory."""
 
 
 FINISHED, BROKE, FIRST = 0, 1, 2
@@ -204,6 +210,9 @@ class Text:
         self.covered: set[str] = set()
         self.loops: list[Looped] = []
         self.called: list[Any] = []
+        self.functions: list[tuple[np.ufunc, int, int]] = []
+        self.blocks: dict[str, tuple[int, str]] = {}  # working memory, by name: which, and its type
+        self.block = 0
         self.flags: dict[str, int] = {}
         self.flagged: set[str] = set()  # names with a flag, those of called functions among them
         self.dead = False

@@ -93,6 +93,31 @@ def _dot(walk: Any, given: list[Value]) -> Value:
     return Value("f8", (walk.builder.call(function, args),))
 
 
+def _address_of(walk: Any, given: list[Value]) -> Value:
+    """`address_of(pointer, k)`: where element k of an array is."""
+    pointer, index = given
+    place = walk.builder.gep(pointer.ir, [convert(walk.builder, index, "i8").ir])
+    return Value("i8", (walk.builder.ptrtoint(place, llvm_type("i8")),))
+
+
+def _call_loop(walk: Any, given: list[Value]) -> None:
+    """`call_loop(words, at, n)`: a loop of NumPy's. From `at` on: its address, what belongs to it,
+    how many elements, n addresses of arrays, and n steps in bytes.
+    """
+    ir, build = heavy("llvmlite.ir"), walk.builder
+    words, at, count = given
+    byte, word = ir.IntType(8).as_pointer(), llvm_type("*i8")
+    kind = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), word, word, byte]).as_pointer()
+
+    def place(k: int) -> Any:
+        return build.gep(words.ir, [llvm_type("i8")(int(at.literal or 0) + k)])
+
+    function = build.inttoptr(build.load(place(0)), kind)
+    data = build.inttoptr(build.load(place(1)), byte)
+    arrays = build.bitcast(place(3), byte.as_pointer())
+    build.call(function, [arrays, place(2), place(3 + int(count.literal or 0)), data])
+
+
 def _asked(walk: Any, given: list[Value]) -> Value:
     """`asked(address)`: what a function without arguments says, an int32."""
     ir = heavy("llvmlite.ir")
@@ -111,6 +136,8 @@ FUNCTIONS: dict[str, Function] = {
     "left": _left,
     "blas_dot": _dot,
     "asked": _asked,
+    "address_of": _address_of,
+    "call_loop": _call_loop,
 }
 for _name in OF_ONE:
     FUNCTIONS[f"libm_{_name}"] = _libm(_name, 1)
