@@ -10,14 +10,16 @@ import ast
 import copy
 import math
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
+from lazyfuse.arrays.ndarray import ndarray
 from lazyfuse.loops import kinds
 from lazyfuse.loops.expressions import Expressions
 from lazyfuse.loops.kinds import UNBOUND, Object
-from lazyfuse.loops.text import Again, Leaves, Maybe, Number, Refused, Row, Value
+from lazyfuse.loops.text import Again, Leaves, Maybe, Number, Part, Refused, Row, Value
 from lazyfuse.registry import THEIRS
 
 _DEPTH = 6  # of functions that call functions
@@ -29,16 +31,22 @@ class Calls(Expressions):
     def of_call(self, node: ast.Call, wanted: str = "") -> Value:
         if isinstance(node.func, ast.Attribute) and not node.args and not node.keywords:
             owner = None if self.object(node.func) is not None else self.value(node.func.value)
+            if isinstance(owner, Row) and node.func.attr == "copy":
+                return owner._replace(part=None)
             if isinstance(owner, Row):
                 return self.reduced(node.func.attr, owner)
         function = self.object(node.func)
         if function is None or any(isinstance(each, ast.Starred) for each in node.args):
             raise Leaves("a call")
-        if type(function) is type(_hashes):
+        original = function
+        function = THEIRS.get(function, function) if _hashes(function) else function
+        if _hashes(function) and function in _FILLED:
+            self.note_maker(original)
+            return self._filled(node, _FILLED[function])
+        if original is function and type(function) is FunctionType:
             return self._inlined(function, node)
         if node.keywords:
             raise Leaves("a call with names")
-        function = THEIRS.get(function, function) if _hashes(function) else function
         if function in (min, max) and len(node.args) >= 2:
             return self._least(node.args, function is max, wanted)
         if function is len and len(node.args) == 1 and isinstance(node.args[0], ast.Name):
@@ -56,6 +64,7 @@ class Calls(Expressions):
             given = [self.value(each) for each in node.args]
             if all(isinstance(each, Number) for each in given):
                 return simple(self, given)  # type: ignore[arg-type]
+            self.note_maker(original)
             function = {abs: np.absolute}.get(function, function)
             if isinstance(function, np.ufunc):
                 return self.ufunc(function, given)
@@ -63,8 +72,55 @@ class Calls(Expressions):
         if function is np.where and len(node.args) == 3:
             return self.where(*[self.value(each) for each in node.args])
         if isinstance(function, np.ufunc):
+            self.note_maker(original)
             return self.ufunc(function, [self.value(each) for each in node.args])
         raise Leaves("a function")
+
+    def note_maker(self, function: Any) -> None:
+        """Arrays that this function makes are of this type."""
+        if function is not abs:
+            self.makers.add(ndarray if function in THEIRS else np.ndarray)
+
+    def _filled(self, node: ast.Call, value: int | None) -> Row:
+        """`np.zeros(n)` and the like, of one axis."""
+        dtypes = [*node.args[1:], *[each.value for each in node.keywords if each.arg == "dtype"]]
+        if len(dtypes) > 1 or len(node.keywords) > 1 or not node.args:
+            raise Leaves("an array of this kind")
+        if isinstance(node.args[0], (ast.List, ast.Tuple)) and value is None:
+            return self._listed([self.number(each) for each in node.args[0].elts], dtypes)
+        if value is None:
+            row = self.value(node.args[0])
+            if not isinstance(row, Row) or dtypes:
+                raise Leaves("an array of this kind")
+            return row._replace(part=None)
+        code = self._dtype(dtypes[0]) if dtypes else "f8"
+        count = self.temp(self.index(node.args[0]).text)
+        self.leave(f"{count} < 0")
+        number = float(value) if code[0] == "f" else value
+        return Row(code, count, lambda q: f"{number}" if code != "b1" else str(bool(value)))
+
+    def _dtype(self, node: ast.expr) -> str:
+        named = {bool: "b1", int: "i8", float: "f8"}
+        found = self.object(node)
+        code = named.get(found) or kinds.TYPES.get(found) if isinstance(found, type) else None
+        if code is None:
+            raise Leaves("an array of this type")
+        return code
+
+    def _listed(self, values: list[Number], dtypes: list[ast.expr]) -> Row:
+        """`np.array([x, y, z])`."""
+        codes = {kinds.PYTHON.get(each.kind) or kinds.numpys(each.kind) for each in values}
+        if codes - {"f8", "i8"} or not values:
+            raise Leaves("an array of this type")
+        code = self._dtype(dtypes[0]) if dtypes else max(codes, key="i8 f8".index)
+        if code not in ("f8", "i8") or (code == "i8" and "f8" in codes):
+            raise Leaves("an array of this type")
+        self.settle()
+        held = self.room(str(len(values)), code)
+        for k, each in enumerate(values):
+            self.put(f"{held}[{k}] = {self.as_element(each, code)}")
+        self.settle()
+        return self.whole(Part(held, "int64(0)", f"int64({len(values)})", "int64(1)", code))
 
     def _least(self, nodes: list[ast.expr], is_max: bool, wanted: str) -> Value:
         values = [self.number(each) for each in nodes]
@@ -98,13 +154,15 @@ class Calls(Expressions):
 
     def _inlined(self, function: Any, node: ast.Call) -> Value:
         """A call of a function of the program's, whose statements only compute."""
-        callee = self.callees.get((node, function))
+        callee = self.memory.callees.get((node, function))
         if callee is None:
             tree = self.function_of(function)
             if tree is None or len(self.called) >= _DEPTH:
                 raise Leaves("a function")
-            callee = Callee(function, tree, node, f"call{len(self.callees)}__")
-            self.callees[node, function] = callee
+            callee = Callee(function, tree, node, f"call{len(self.memory.callees)}__")
+            self.memory.callees[node, function] = callee
+            for each in callee.body:
+                self.memory.aliases(each)
         self.constants += callee.constants
         given = [(name, self.value(each)) for name, each in callee.given.items()]
         for name in callee.same.values():
@@ -329,6 +387,8 @@ _REDUCTIONS: dict[Any, str] = {
     np.all: "all",
     np.count_nonzero: "sum",
 }
+_FILLED: dict[Any, int | None] = {np.zeros: 0, np.empty: 0, np.ones: 1, np.array: None, np.copy: None}
+"""What makes arrays, and the value of their elements; None: that of others."""
 _SIMPLE: dict[Any, Callable[[Calls, list[Any]], Value]] = {
     abs: _abs,
     int: _int,

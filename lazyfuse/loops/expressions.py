@@ -111,7 +111,7 @@ class Expressions(Ufuncs):
         return node.number
 
     def of_tuple(self, node: ast.Tuple) -> Value:
-        return tuple([self.kept(self.value(each)) for each in node.elts])
+        return tuple([self.handle(x) or self.kept(self.value(x)) for x in node.elts])
 
     def kept(self, value: Value) -> Value:
         """A value that stays while names are assigned."""

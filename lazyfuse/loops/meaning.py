@@ -16,6 +16,7 @@ from lazyfuse.loops import kinds
 from lazyfuse.loops.calls import Calls
 from lazyfuse.loops.kinds import OTHER, UNBOUND, ArrayKind
 from lazyfuse.loops.text import (
+    ARENA,
     BITS,
     BROKE,
     FINISHED,
@@ -23,9 +24,11 @@ from lazyfuse.loops.text import (
     SCRATCH,
     Again,
     Kinds,
+    Handle,
     Known,
     Leaves,
     Meant,
+    Memory,
     Number,
     Refused,
     Row,
@@ -37,11 +40,10 @@ _PASSES = 20  # over a loop's text, until the kinds at its beginning are known
 
 def meaning(unit: ast.For | ast.While, entry: Kinds, function_of: Callable[[Any], Any]) -> Meant:
     """The text of a loop for names of these kinds; raises `Refused`."""
-    heads: dict[ast.AST, Kinds] = {}
-    callees: dict[tuple[ast.AST, Any], Any] = {}
+    memory = Memory(unit)
     for _ in range(_PASSES):
         try:
-            return Writer(unit, entry, function_of, heads, callees).write()
+            return Writer(unit, entry, function_of, memory).write()
         except Again:
             continue
     raise Refused(unit, "kinds that change and change")
@@ -65,6 +67,11 @@ class Writer(Calls):
                 for k, part in enumerate(self.words_of(name, kind)):
                     self.put(f"meta[{slot + k}] = {part}")
                 continue
+            if isinstance(kind, ArrayKind):
+                pointer, size, *_, origin = self.array_words(name, kind)
+                for k, word in enumerate((origin, f"address_of({pointer}, 0)", size)):
+                    self.put(f"meta[{slot + k}] = {word}")
+                continue
             held = "scalars" if kinds.register(kind) == "f8" else "meta"
             value = self.variable(name, kind)
             if "|" in kind:
@@ -81,11 +88,19 @@ class Writer(Calls):
         for name, kind in self.slots:
             if isinstance(kind, View):
                 begin += [f"  {part} = int64(0)" for part in self.words_of(name, kind)]
+            elif isinstance(kind, ArrayKind):
+                if (name, kind) not in entered:
+                    pointer, *words = self.array_words(name, kind)
+                    begin.append(f"  {pointer} = pointer_{kind.code}(0)")
+                    begin += [f"  {each} = int64(0)" for each in words]
             elif (name, kind) not in entered:
                 zero = {"f8": "0.0", "i8": "int64(0)", "b1": "False"}[kinds.register(kind)]
                 begin.append(f"  {self.variable(name, kind)} = {zero}")
                 if "|" in kind:
                     begin.append(f"  {self.variable(name, kind)}_tag = False")
+        begin += [f"  {each} = int64(0)" for each in sorted(self.own)]
+        begin += [f"  {each}_size = int64(0)" for each in sorted(self.own)]
+        begin.append(f"  arena = meta[{ARENA}]")
         for name, (block, code) in self.blocks.items():
             room = f"{16 * block} * meta[{ROOM}]"
             begin.append(f"  {name} = pointer_{code}(meta[{SCRATCH}] + {room})")
@@ -98,7 +113,8 @@ class Writer(Calls):
         return Meant(
             text + "\n", self.enters, self.leaves, self.slots, self.flags, self.counters,
             self.words, ends, self.constants, self.functions,
-            1 + max((block for block, _ in self.blocks.values()), default=-1),
+            1 + max((block for block, _ in self.blocks.values()), default=-1), self.origins,
+            None if self.makes is None else self.makers,
         )  # fmt: skip
 
     def _enter(self) -> list[str]:
@@ -113,7 +129,11 @@ class Writer(Calls):
                 self.enters.append((name, kind, at))
                 for k, word in enumerate(("start", "step", "count")):
                     self.put(f"{name}_{word} = meta[{at + k}]")
-            elif name in stored and not (isinstance(kind, str) and kind != OTHER):
+            elif name in stored and (
+                kind == OTHER
+                or name in self.memory.forgotten
+                or not isinstance(kind, (str, ArrayKind))
+            ):
                 self.enters.append((name, UNBOUND, 0))
                 self.kinds[name] = UNBOUND
                 self.flags[name] = self._take(1)
@@ -122,10 +142,13 @@ class Writer(Calls):
             elif isinstance(kind, ArrayKind):
                 at = self._take(1 + 2 * kind.rank)
                 self.enters.append((name, kind, at))
-                self.put(f"{name}_p = pointer_{kind.code}(meta[{at}])")
-                for axis in range(kind.rank):
-                    self.put(f"{name}_n{axis} = meta[{at + 1 + axis}]")
-                    self.put(f"{name}_s{axis} = meta[{at + 1 + kind.rank + axis}]")
+                pointer, *sizes, origin = self.array_words(name, kind)
+                self.put(f"{pointer} = pointer_{kind.code}(meta[{at}])")
+                for k, word in enumerate(sizes):
+                    self.put(f"{word} = meta[{at + 1 + k}]")
+                if name in stored:
+                    self.put(f"{origin} = {len(self.origins)}")
+                self.origins.append(name)
             elif isinstance(kind, str) and kind != OTHER:
                 at = self._slot(name, kind)
                 self.enters.append((name, kind, at))
@@ -440,7 +463,7 @@ class Writer(Calls):
         if len(node.targets) == 1 and isinstance(target, ast.Subscript):
             self._store(target, node.value)
             return
-        found = self.value(node.value)
+        found = self.handle(node.value) or self.value(node.value)
         if type(found) is tuple and len(node.targets) == 1 and isinstance(target, ast.Tuple):
             self._unpack(target, found)
             return
@@ -484,6 +507,8 @@ class Writer(Calls):
                 self.assign(each, one)
         elif not isinstance(target, ast.Name) or type(value) is tuple:
             raise Leaves("a target")
+        elif isinstance(value, Handle):
+            self.store_handle(target.id, value)
         elif isinstance(value, Row):
             self.store_view(target.id, value)
         else:
@@ -492,6 +517,11 @@ class Writer(Calls):
     def on_augassign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Name):
             before = self.of_name(ast.Name(node.target.id, ast.Load()))
+            if isinstance(before, Row):
+                made = self.of_rows(node.op, before, self.value(node.value))
+                whole = ast.Subscript(ast.Name(node.target.id, ast.Load()), ast.Slice(), ast.Store())
+                self._store_row(whole, made, in_place=True)
+                return
             if not isinstance(before, Number):
                 raise Leaves("an array")
             value = self.binary(node.op, before, self.number(node.value))
@@ -528,20 +558,18 @@ class Writer(Calls):
     def store_name(self, name: str, value: Number) -> None:
         """Assign a number to a name."""
         self.hold(self.variable(name, value.kind), value)
-        self._stored(name, value.kind)
-
-    def _stored(self, name: str, kind: Any) -> None:
-        if name in self.flagged:
-            self.put(f"{name}_set = 1")
-        self.kinds[name] = kind
+        self.assigned(name, value.kind)
 
     def store_view(self, name: str, found: Row) -> None:
         """Assign a view of an array to a name."""
         part = found.part
-        if part is None or part.view is None:
-            raise Leaves("an array of its own")
         self.settle()
+        if part is None or part.pointer.startswith("scratch"):
+            self.store_array(name, found)
+            return
+        if part.view is None:
+            raise Leaves("a part of an array")
         words = self.words_of(name, part.view)
         for word, text in zip(words, [*part.keys, part.length], strict=True):
             self.put(f"{word} = {text}")
-        self._stored(name, part.view)
+        self.assigned(name, part.view)

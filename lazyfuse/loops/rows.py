@@ -16,7 +16,7 @@ import numpy as np
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import ArrayKind
 from lazyfuse.loops.numbers import Numbers
-from lazyfuse.loops.text import BITS, ROOM, Array, Leaves, Maybe, Number, Part, Row, Value, View
+from lazyfuse.loops.text import BITS, END, ROOM, Array, Handle, Leaves, Maybe, Number, Part, Row, Value, View
 
 _SIGNS: dict[type[ast.operator], str] = {
     ast.Add: "+",
@@ -54,12 +54,13 @@ class Rows(Numbers):
         if not isinstance(node, ast.Name):
             raise Leaves("what is no array")
         name, kind = node.id, self.kinds.get(node.id)
-        if isinstance(kind, Maybe) and isinstance(kind.kind, View):
+        if isinstance(kind, Maybe) and isinstance(kind.kind, (View, ArrayKind)):
             self.leave(f"{name}_set == 0")
             kind = kind.kind
-        if isinstance(kind, ArrayKind) and name not in self.stored:
+        if isinstance(kind, ArrayKind):
             axes = tuple(range(kind.rank))
-            return Array(name, kind, axes, "", tuple([f"{name}_n{k}" for k in axes]), ())
+            words = self.array_words(name, kind)
+            return Array(words[0][:-2], kind, axes, "", tuple(words[1 : 1 + kind.rank]), ())
         if isinstance(kind, View):
             base = self.entry[kind.base]
             *keys, count = self.words_of(name, kind)
@@ -233,7 +234,8 @@ class Rows(Numbers):
                 step = stride
                 if by != "1":
                     step = f"(-{stride})" if by == "-1" else self.temp(f"{stride} * {by}")
-                view = View(array.name, axis) if by == "1" else None
+                is_entered = by == "1" and array.name in self.entry
+                view = View(array.name, axis) if is_entered else None
                 made[axis] = self.temp(f"{made[axis]} + {at}") if made[axis] else at
             else:
                 at = self.inside(key, size)
@@ -277,6 +279,66 @@ class Rows(Numbers):
             return self.loaded(part.pointer, at, part.code)
 
         return Row(part.code, part.length, element, part)
+
+    def handle(self, node: ast.expr) -> Handle | None:
+        """The array that a name holds."""
+        kind = self.kinds.get(node.id) if isinstance(node, ast.Name) else None
+        if isinstance(kind, Maybe) and isinstance(kind.kind, ArrayKind):
+            self.array(node)
+            kind = kind.kind
+        if not isinstance(kind, ArrayKind):
+            return None
+        *words, origin = self.array_words(node.id, kind)  # type: ignore[attr-defined]
+        if not self.is_variable(node.id):  # type: ignore[attr-defined]
+            origin = str(self.origins.index(node.id))  # type: ignore[attr-defined]
+        return Handle(kind, tuple([self.temp(each) for each in (*words, f"int64({origin})")]))
+
+    def store_handle(self, name: str, found: Handle) -> None:
+        """Give a name an array that another name holds."""
+        for word, text in zip(self.array_words(name, found.kind), found.words, strict=True):
+            self.put(f"{word} = {text}")
+        self.assigned(name, found.kind)
+
+    def store_array(self, name: str, row: Row) -> None:
+        """Give a name an array of its own."""
+        if not self.is_variable(name):
+            raise Leaves("an array of its own")
+        self.makes = self.makes or set()
+        held = row.part
+        if held is None or (held.first, held.step) != ("int64(0)", "int64(1)"):
+            held = self.computed(row)
+        kind = ArrayKind(row.code, 1, True, True)
+        pointer, count, step, origin = self.array_words(name, kind)
+        size = self.temp(f"({row.length} * {row.code[1:]} + 63) // 64 * 64")
+        block = self.temp("arena") if name in self.memory.aliased else f"{pointer}lace"
+        if name not in self.memory.aliased:
+            self.own.add(block)
+            self.open(f"if {size} > {block}_size:")
+        self.leave(f"arena + {size} > meta[{END}]")
+        self.put(f"{block} = arena")
+        self.put(f"arena = arena + {size}")
+        if name not in self.memory.aliased:
+            self.put(f"{block}_size = {size}")
+            self.close()
+        self.put(f"{pointer} = pointer_{row.code}({block})")
+        self.temps += 1
+        q = f"q{self.temps}"
+        value = f"{held.pointer}[{q}]"
+        if row.code not in ("f8", "i8"):
+            value = f"{kinds.CASTS[row.code]}({value})"
+        self.open(f"for {q} in range({row.length}):")
+        self.put("independent()")
+        self.put(f"{pointer}[{q}] = {value}")
+        self.close()
+        for word, text in ((count, row.length), (step, "int64(1)"), (origin, "int64(-1)")):
+            self.put(f"{word} = {text}")
+        self.assigned(name, kind)
+
+    def assigned(self, name: str, kind: Any) -> None:
+        """A name has a value of this kind."""
+        if name in self.flagged:
+            self.put(f"{name}_set = 1")
+        self.kinds[name] = kind
 
     def _flipped(self, found: Value) -> Row:
         if not isinstance(found, Row) or found.part is None:

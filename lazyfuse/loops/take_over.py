@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays.conversion import FOREIGN  # noqa: F401  (completes the array type)
-from lazyfuse.arrays.ndarray import export, geometry, ndarray
+from lazyfuse.arrays.ndarray import export, geometry, ndarray, wrap
 from lazyfuse.arrays.scalars import scalar, value_of
 from lazyfuse.devices.base import Source
 from lazyfuse.devices.caches import register
@@ -29,9 +29,11 @@ from lazyfuse.loops.items import MARK, form, items_of, length
 from lazyfuse.loops.kinds import OTHER, RANGE, UNBOUND, ArrayKind, Object
 from lazyfuse.loops.meaning import meaning
 from lazyfuse.loops.text import (
+    ARENA,
     ASKED,
     BROKE,
     CUR,
+    END,
     FINISHED,
     FIRST,
     ROOM,
@@ -175,6 +177,7 @@ class Version:
         self.source = Source("numba", "loop", meant.text, 0, (), ())
         self.call: Any = None
         self.program: Any = None
+        self.arena: Any = None
         self.loops = [(at, addresses(each, index)) for each, index, at in meant.functions]
         self.Words = ctypes.c_int64 * meant.words
         self.Floats = ctypes.c_double * meant.words
@@ -393,7 +396,7 @@ class Run:
         elif self.items is not None:
             words[CUR], words[STOP], words[STEP] = self.at, self.count, 1
         begin = words[CUR]
-        most, reals = 0, []
+        most, reals = 64, []
         for name, kind, at in meant.enters:
             if kind is UNBOUND:
                 continue
@@ -421,6 +424,18 @@ class Run:
         if meant.blocks:
             reals.append(np.empty(2 * most * meant.blocks))
             words[SCRATCH], words[ROOM] = address(reals[-1]), most
+        arena, whose = None, ndarray
+        if meant.makes is not None:
+            classes = {type(held[name]) for name in meant.origins} | meant.makes
+            if len(classes) != 1:
+                return None
+            (whose,) = classes
+            arena, version.arena = version.arena, None  # a signal handler may enter it, too
+            size = min(max(4 * most, 1 << 13), 1 << 21)
+            if arena is None or len(arena) < size:
+                arena = np.empty(size)
+            words[ARENA] = address(arena)
+            words[END] = words[ARENA] + arena.nbytes
         for at, both in version.loops:
             words[at : at + 2] = both
         began = time.perf_counter()
@@ -429,12 +444,23 @@ class Run:
         loop.compiled_seconds += time.perf_counter() - began
         made = [UNBOUND] * len(loop.stored)
         left = meant.leaves.get(code, {})
-        flags = meant.flags
+        flags, own = meant.flags, {}
         for k, name in enumerate(loop.stored):
             kind = left.get(name)
             if kind is None or (name in flags and not words[flags[name]]):
                 continue
             slot = meant.slots[name, kind]
+            if type(kind) is ArrayKind:
+                origin, place, size = words[slot : slot + 3]
+                if origin >= 0:
+                    made[k] = held[meant.origins[origin]]
+                    continue
+                if place not in own:
+                    kept = (ctypes.c_char * (size * int(kind.code[1:]))).from_address(place)
+                    real = np.frombuffer(kept, kinds.MAKERS[kind.code]).copy()
+                    own[place] = wrap(real) if whose is ndarray else real
+                made[k] = own[place]
+                continue
             if type(kind) is View:
                 rank = held[kind.base].ndim
                 keys: list[Any] = words[slot : slot + rank]
@@ -446,6 +472,7 @@ class Run:
                 kind = kind.split("|")[words[slot + 1]]
             raw = floats[slot] if kinds.register(kind) == "f8" else words[slot]
             made[k] = kinds.MAKERS[kind](raw)
+        version.arena = arena
         found = Exit(code, self.items is None, made, words, meant.counters)
         self._account(version, found, words[CUR] - begin, words[STEP])
         return found

@@ -87,7 +87,14 @@ class Row(NamedTuple):
     part: Part | None = None
 
 
-Value = Number | Row | tuple[Any, ...]
+class Handle(NamedTuple):
+    """An array itself, as a name holds it."""
+
+    kind: ArrayKind
+    words: tuple[str, ...]
+
+
+Value = Number | Row | Handle | tuple[Any, ...]
 Kinds = dict[str, Any]
 """What the names hold: the kind of a number, an `ArrayKind`, a `View`, an `Object`, `OTHER`; or
 `UNBOUND`: what Python has there, if anything."""
@@ -122,14 +129,18 @@ class Meant(NamedTuple):
     """Loops of NumPy's functions, and where their addresses are."""
     blocks: int
     """Arrays of working memory."""
+    origins: list[str]
+    """The names that hold arrays at entry."""
+    makes: set[type] | None
+    """Whose arrays the loop makes, beside those of its arrays; None: it makes none."""
 
 
 FINISHED, BROKE, FIRST = 0, 1, 2
 """How a loop ends; statement k is left as k + FIRST."""
-ASKED, CUR, STOP, STEP, SCRATCH, ROOM = range(6)
+ASKED, CUR, STOP, STEP, SCRATCH, ROOM, ARENA, END = range(8)
 HEAD = 8
 """Words at the beginning: whom to ask for signals, the loop's counter, stop and step, working
-memory and how many floats it holds."""
+memory and how many numbers a block of it holds, memory for arrays of the loop's own and its end."""
 BITS = {"i1": 8, "u1": 8, "i2": 16, "u2": 16, "i4": 32, "u4": 32}
 """How large integers of these dtypes are."""
 
@@ -154,6 +165,30 @@ def numbered(unit: ast.For | ast.While) -> dict[ast.stmt, tuple[int, int, int]]:
 
     walk(unit.body)
     return found
+
+
+class Memory:
+    """What is known of a loop when its text is written again."""
+
+    def __init__(self, unit: ast.AST) -> None:
+        self.heads: dict[ast.AST, Kinds] = {}
+        self.callees: dict[tuple[ast.AST, Any], Any] = {}
+        self.forgotten: set[str] = set()
+        """Names whose arrays at entry the loop does not use."""
+        self.aliased: set[str] = set()
+        """Names that may hold one array."""
+        self.aliases(unit)
+
+    def aliases(self, tree: ast.AST) -> None:
+        """Note such names of a text."""
+        for each in ast.walk(tree):
+            if isinstance(each, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and each.value:
+                parts = each.value.elts if isinstance(each.value, ast.Tuple) else [each.value]
+                names = {x.id for x in parts if isinstance(x, ast.Name)}
+                if names:
+                    targets = each.targets if isinstance(each, ast.Assign) else [each.target]
+                    names |= {x.id for t in targets for x in ast.walk(t) if isinstance(x, ast.Name)}
+                    self.aliased |= names
 
 
 class Looped(NamedTuple):
@@ -181,15 +216,13 @@ class Text:
         unit: ast.For | ast.While,
         entry: Kinds,
         function_of: Callable[[Any], Any],
-        heads: dict[ast.AST, Kinds],
-        callees: dict[tuple[ast.AST, Any], Any],
+        memory: Memory,
     ) -> None:
         self.unit = unit
         self.numbers = numbered(unit)
         self.entry = entry
         self.function_of = function_of
-        self.heads = heads
-        self.callees = callees
+        self.memory, self.heads = memory, memory.heads
         self.kinds: Kinds = dict(entry)
         self.lines: list[Any] = []  # texts, and lists of texts that are known later
         self.indent = 2
@@ -213,6 +246,10 @@ class Text:
         self.functions: list[tuple[np.ufunc, int, int]] = []
         self.blocks: dict[str, tuple[int, str]] = {}  # working memory, by name: which, and its type
         self.block = 0
+        self.origins: list[str] = []
+        self.own: set[str] = set()  # places of arrays of the loop's own
+        self.makes: set[type] | None = None
+        self.makers: set[type] = set()
         self.flags: dict[str, int] = {}
         self.flagged: set[str] = set()  # names with a flag, those of called functions among them
         self.dead = False
@@ -225,7 +262,11 @@ class Text:
     def _slot(self, name: str, kind: Any) -> int:
         found = self.slots.get((name, kind))
         if found is None:
-            words = len(self.words_of(name, kind)) if isinstance(kind, View) else 1 + ("|" in kind)
+            words = 3 if isinstance(kind, ArrayKind) else 1
+            if isinstance(kind, View):
+                words = len(self.words_of(name, kind))
+            elif isinstance(kind, str):
+                words += "|" in kind
             found = self.slots[name, kind] = self._take(words)
         return found
 
@@ -234,6 +275,23 @@ class Text:
         rank = self.entry[view.base].rank
         own = f"{name}_of_{view.base}{view.axis}"
         return [*[f"{own}_k{axis}" for axis in range(rank)], f"{own}_n"]
+
+    def is_variable(self, name: str) -> bool:
+        """Whether the loop, or a function that it calls, assigns the name."""
+        return name in self.stored or name in self.flagged
+
+    def array_words(self, name: str, kind: ArrayKind) -> list[str]:
+        """The variables of a name that holds an array: pointer, sizes, steps; of a name that the
+        loop assigns, whose array it is.
+        """
+        if self.is_variable(name):
+            name = f"{name}_{kind.code}{kind.rank}{kind.unit:d}{kind.writes:d}"
+        sizes = [f"{name}_{letter}{k}" for letter in "ns" for k in range(kind.rank)]
+        return [f"{name}_p", *sizes, f"{name}_o"]
+
+    def ufunc(self, function: np.ufunc, values: list[Value]) -> Value:
+        """As ufuncs.py has it."""
+        raise NotImplementedError
 
     def value(self, node: ast.expr, wanted: str = "") -> Value:
         """As expressions.py has it."""
@@ -319,7 +377,7 @@ class Text:
         for name in self.stored:
             kind = self.kinds.get(name)
             kind = kind.kind if isinstance(kind, Maybe) else kind
-            if isinstance(kind, View) or (isinstance(kind, str) and kind != OTHER):
+            if isinstance(kind, (View, ArrayKind)) or (isinstance(kind, str) and kind != OTHER):
                 self._slot(name, kind)
                 here[name] = kind
         known = self.leaves.setdefault(code, here)
@@ -344,8 +402,14 @@ class Text:
         for name in {*first, *second}:
             one, other = first.get(name, OTHER), second.get(name, OTHER)
             made[name] = self.both(one, other)
-            is_number = any(isinstance(x, (str, Maybe, View)) and x != OTHER for x in (one, other))
-            if made[name] == OTHER and is_number:
+            is_known = any(
+                isinstance(x, (str, Maybe, View, ArrayKind)) and x != OTHER for x in (one, other)
+            )
+            if made[name] == OTHER and is_known:
+                if isinstance(self.entry.get(name), ArrayKind) and name not in self.memory.forgotten:
+                    self.memory.forgotten.add(name)
+                    self.heads.clear()
+                    raise Again
                 raise Refused(node, f"{name} is a number of several types")
         return made
 
