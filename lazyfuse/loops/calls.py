@@ -31,6 +31,9 @@ class Calls(Expressions):
     def of_call(self, node: ast.Call, wanted: str = "") -> Value:
         if isinstance(node.func, ast.Attribute) and not node.args and not node.keywords:
             owner = None if self.object(node.func) is not None else self.value(node.func.value)
+            if isinstance(owner, Number) and node.func.attr == "conjugate":
+                if kinds.is_complex(owner.kind):
+                    return owner._replace(text=f"{self.temp(owner.text)}.conjugate()")
             if isinstance(owner, Row) and node.func.attr == "copy":
                 return owner._replace(part=None)
             if isinstance(owner, Row):
@@ -62,6 +65,13 @@ class Calls(Expressions):
         simple = _SIMPLE.get(function) if _hashes(function) else None
         if simple is not None:
             given = [self.value(each) for each in node.args]
+            if any(isinstance(x, Number) and kinds.is_complex(x.kind) for x in given):
+                function = {abs: np.absolute}.get(function, function)
+                is_ufunc = isinstance(function, np.ufunc) and isinstance(original, np.ufunc)
+                if not is_ufunc and original not in (abs, complex):
+                    raise Leaves("a function of complex numbers")
+                if is_ufunc:
+                    return self.ufunc(function, given)
             if all(isinstance(each, Number) for each in given):
                 return simple(self, given)  # type: ignore[arg-type]
             self.note_maker(original)
@@ -133,7 +143,7 @@ class Calls(Expressions):
                 raise Leaves("`min` or `max` of several types")
             values = [Number(self.alike(each, wanted), wanted, each.bits) for each in values]
             kind = wanted
-        if kinds.is_bool(kind):
+        if kinds.is_bool(kind) or kinds.is_complex(kind):
             raise Leaves("`min` or `max` of truth values")
         result = self.temp(values[0].text)
         for each in values[1:]:
@@ -299,6 +309,12 @@ def _abs(walk: Calls, given: list[Number]) -> Number:
     (value,) = given
     if kinds.is_float(value.kind):
         return value._replace(text=f"abs({value.text})")
+    if kinds.is_complex(value.kind):
+        held = walk.temp(value.text)
+        found = walk.temp(f"libm_hypot({held}.real, {held}.imag)")
+        walk.leave(f"not ({found} < np.inf)")
+        kind = {"complex": "float", "c16": "f8"}.get(value.kind, "float|f8")
+        return Number(found, kind, tag=value.tag)
     if value.kind not in ("int", "i8", "int|i8"):
         raise Leaves("abs")
     if value.bits > 62:
@@ -313,6 +329,15 @@ def _int(walk: Calls, given: list[Number]) -> Number:
         walk.leave(f"not (abs({held}) < {float(1 << 62)})")
         return Number(f"int64({held})", "int", 62)
     return Number(walk.widened(value), "int", value.bits)
+
+
+def _complex(walk: Calls, given: list[Number]) -> Number:
+    if len(given) == 1 and given[0].kind in ("complex", "c16"):
+        return given[0]._replace(kind="complex")
+    if len(given) != 2 or any(kinds.is_complex(each.kind) for each in given):
+        raise Leaves("complex")
+    parts = [f"float64({walk.widened(each)})" for each in given]
+    return Number(f"complex({', '.join(parts)})", "complex")
 
 
 def _float(walk: Calls, given: list[Number]) -> Number:
@@ -394,6 +419,7 @@ _SIMPLE: dict[Any, Callable[[Calls, list[Any]], Value]] = {
     int: _int,
     float: _float,
     bool: _bool,
+    complex: _complex,
     round: _rounded("rint"),
     math.isnan: _is("{0} != {0}"),
     math.isinf: _is("abs({0}) == np.inf"),

@@ -23,6 +23,7 @@ class Expressions(Ufuncs):
 
     def value(self, node: ast.expr, wanted: str = "") -> Value:
         """The value of an expression. `wanted`: the dtype of the element that it will be."""
+        node = self.named(node)
         walk = getattr(self, "of_" + type(node).__name__.lower(), None)
         if walk is None:
             raise Leaves(type(node).__name__)
@@ -76,6 +77,9 @@ class Expressions(Ufuncs):
             return Number(f"int64({number})", "int", max(1, number.bit_length()))
         if type(number) is float:
             return Number(self.float(number), "float")
+        if type(number) is complex:
+            parts = f"{self.float(number.real)}, {self.float(number.imag)}"
+            return Number(f"complex({parts})", "complex")
         raise Leaves("a constant")
 
     @staticmethod
@@ -155,7 +159,7 @@ class Expressions(Ufuncs):
         if isinstance(node.op, ast.Not):
             return Number(f"(not {self.truth(node.operand)})", "bool")
         constant = node.operand.value if isinstance(node.operand, ast.Constant) else None
-        if isinstance(node.op, ast.USub) and isinstance(constant, (int, float)):
+        if isinstance(node.op, ast.USub) and isinstance(constant, (int, float)) and constant is not True:
             return self.of_constant(ast.Constant(-constant))
         found = self.value(node.operand)
         if isinstance(found, Row):
@@ -168,7 +172,7 @@ class Expressions(Ufuncs):
             return Row(found.code, found.length, lambda q: f"(-{element(q)})")
         kind, text = found.kind, found.text
         if isinstance(node.op, ast.USub):
-            if kinds.is_float(kind):
+            if kinds.is_float(kind) or kinds.is_complex(kind):
                 return found._replace(text=f"(-{text})")
             if kind == "bool":
                 return Number(f"(-int64(1 if {text} else 0))", "int", 2)
@@ -287,10 +291,16 @@ class Expressions(Ufuncs):
         if isinstance(node.value, ast.Name) and node.attr == "size":
             sizes = " * ".join(self.array(node.value).sizes)
             return Number(f"({sizes})", "int", kinds.SMALL)
+        if node.attr in ("real", "imag"):
+            value = self.number(node.value)
+            if kinds.is_complex(value.kind):
+                kind = {"complex": "float", "c16": "f8"}.get(value.kind, "float|f8")
+                return Number(f"{self.temp(value.text)}.{node.attr}", kind, tag=value.tag)
         raise Leaves(f"attribute {node.attr}")
 
     def object(self, node: ast.expr) -> Any:
         """The function, module or number of a module that an expression names; None if none."""
+        node = self.named(node)
         if isinstance(node, ast.Name):
             kind = self.kinds.get(node.id)
             return kind.value if isinstance(kind, Object) else None

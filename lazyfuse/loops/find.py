@@ -49,7 +49,7 @@ _BARRED = (
     ast.Match,
 )  # fmt: skip
 """What no compiled loop contains: its names may mean anything afterwards."""
-_TAKEN = re.compile(r"(items|call)\d+__")
+_TAKEN = re.compile(r"((items|call)\d+|dot)__")
 """Names that texts of compiled loops use."""
 _NOT_EXPANDED = (ast.Yield, ast.YieldFrom, ast.Await)
 """What no function has that is expanded where a loop calls it."""

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-PYTHON = {"int": "i8", "float": "f8", "bool": "b1"}
+PYTHON = {"int": "i8", "float": "f8", "bool": "b1", "complex": "c16"}
 """Python's numbers, by their kind, and the dtype that NumPy gives them."""
-SCALARS = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "f4", "f8")
+SCALARS = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "f4", "f8", "c16")
 """The dtypes of elements and NumPy scalars that loops compute with."""
 TYPES = {np.dtype(code).type: code for code in SCALARS if code != "b1"} | {np.bool_: "b1"}
 DTYPES = {np.dtype(kind): code for kind, code in TYPES.items()}
@@ -21,10 +21,12 @@ MAKERS: dict[str, Any] = {code: kind for kind, code in TYPES.items()} | {
     "int": int,
     "float": float,
     "bool": bool,
+    "complex": complex,
 }
 """What makes a number of each kind."""
 CASTS = {
-    code: {"b": "uint", "i": "int", "u": "uint", "f": "float"}[code[0]] + str(8 * int(code[1:]))
+    code: {"b": "uint", "i": "int", "u": "uint", "f": "float", "c": "complex"}[code[0]]
+    + str(8 * int(code[1:]))
     for code in SCALARS
 }
 """What makes an element of each dtype in the text."""
@@ -68,16 +70,19 @@ class Object(NamedTuple):
 
 RANGE = "range"
 """The kind of a range that a loop goes over."""
+LIST = "list"
+"""The kind of a list, to which a loop appends numbers."""
 OTHER = "other"
 """The kind of a value that a compiled loop cannot use."""
 
 
 def union(*several: str) -> str | None:
-    """The kind of a number that is Python's or NumPy's, as the turn decides ("float|f8", "int|i8");
-    None for kinds that do not go together so.
+    """The kind of a number that is Python's or NumPy's, as the turn decides ("float|f8", "int|i8",
+    "complex|c16"); None for kinds that do not go together so.
     """
     found = frozenset(part for kind in several for part in kind.split("|"))
-    return next((each for each in ("float|f8", "int|i8") if found == set(each.split("|"))), None)
+    unions = ("float|f8", "int|i8", "complex|c16")
+    return next((each for each in unions if found == set(each.split("|"))), None)
 
 
 def numpys(kind: str) -> str:
@@ -86,14 +91,21 @@ def numpys(kind: str) -> str:
 
 
 def register(kind: str) -> str:
-    """The type of a variable that holds such a number: "i8", "f8" or "b1"."""
+    """The type of a variable that holds such a number: "i8", "f8", "b1" or "c16"."""
     code = PYTHON.get(kind, numpys(kind))
+    if code[0] == "c":
+        return code
     return "b1" if code == "b1" else "f8" if code[0] == "f" else "i8"
 
 
 def is_float(kind: str) -> bool:
     """Whether numbers of this kind are floats."""
     return kind == "float" or numpys(kind) in ("f4", "f8")
+
+
+def is_complex(kind: str) -> bool:
+    """Whether numbers of this kind are complex."""
+    return kind == "complex" or numpys(kind) == "c16"
 
 
 def is_bool(kind: str) -> bool:

@@ -16,6 +16,7 @@ from lazyfuse.loops import kinds
 from lazyfuse.loops.calls import Calls
 from lazyfuse.loops.kinds import OTHER, UNBOUND, ArrayKind
 from lazyfuse.loops.text import (
+    APPENDED,
     ARENA,
     BITS,
     BROKE,
@@ -72,11 +73,18 @@ class Writer(Calls):
                 for k, word in enumerate((origin, f"address_of({pointer}, 0)", size)):
                     self.put(f"meta[{slot + k}] = {word}")
                 continue
-            held = "scalars" if kinds.register(kind) == "f8" else "meta"
+            register = kinds.register(kind)
+            held = "scalars" if register == "f8" else "meta"
             value = self.variable(name, kind)
             if "|" in kind:
-                self.put(f"meta[{slot + 1}] = int64(1 if {value}_tag else 0)")
+                self.put(f"meta[{slot + 2}] = int64(1 if {value}_tag else 0)")
+            if register == "c16":
+                self.put(f"scalars[{slot}] = {value}.real")
+                self.put(f"scalars[{slot + 1}] = {value}.imag")
+                continue
             self.put(f"{held}[{slot}] = " + (value if held == "scalars" else f"int64({value})"))
+        for name, (_, slot) in self.lists.items():
+            self.put(f"meta[{slot + 1}] = {name}_count")
         for name, slot in self.flags.items():
             self.put(f"meta[{slot}] = {name}_set")
         self.put("meta[1] = cur")
@@ -94,10 +102,12 @@ class Writer(Calls):
                     begin.append(f"  {pointer} = pointer_{kind.code}(0)")
                     begin += [f"  {each} = int64(0)" for each in words]
             elif (name, kind) not in entered:
-                zero = {"f8": "0.0", "i8": "int64(0)", "b1": "False"}[kinds.register(kind)]
+                zeros = {"f8": "0.0", "i8": "int64(0)", "b1": "False", "c16": "complex(0.0, 0.0)"}
+                zero = zeros[kinds.register(kind)]
                 begin.append(f"  {self.variable(name, kind)} = {zero}")
                 if "|" in kind:
                     begin.append(f"  {self.variable(name, kind)}_tag = False")
+        begin += [f"  {each}_count = int64(0)" for each in self.lists]
         begin += [f"  {each} = int64(0)" for each in sorted(self.own)]
         begin += [f"  {each}_size = int64(0)" for each in sorted(self.own)]
         begin.append(f"  arena = meta[{ARENA}]")
@@ -114,7 +124,7 @@ class Writer(Calls):
             text + "\n", self.enters, self.leaves, self.slots, self.flags, self.counters,
             self.words, ends, self.constants, self.functions,
             1 + max((block for block, _ in self.blocks.values()), default=-1), self.origins,
-            None if self.makes is None else self.makers,
+            self.lists, None if self.makes is None else self.makers,
         )  # fmt: skip
 
     def _enter(self) -> list[str]:
@@ -122,7 +132,7 @@ class Writer(Calls):
         self.indent = 1
         stored = self.stored
         for name, kind in sorted(self.entry.items()):
-            if name == "*":
+            if name == "*" or (kind == kinds.LIST and name not in stored):
                 continue
             if kind == kinds.RANGE:
                 at = self._take(3)
@@ -130,7 +140,7 @@ class Writer(Calls):
                 for k, word in enumerate(("start", "step", "count")):
                     self.put(f"{name}_{word} = meta[{at + k}]")
             elif name in stored and (
-                kind == OTHER
+                kind in (OTHER, kinds.LIST)
                 or name in self.memory.forgotten
                 or not isinstance(kind, (str, ArrayKind))
             ):
@@ -153,7 +163,8 @@ class Writer(Calls):
                 at = self._slot(name, kind)
                 self.enters.append((name, kind, at))
                 form = {"i8": "meta[{}]", "b1": "meta[{}] != 0", "f8": "scalars[{}]"}
-                value = form[kinds.register(kind)].format(at)
+                form["c16"] = "complex(scalars[{}], scalars[{}])"
+                value = form[kinds.register(kind)].format(at, at + 1)
                 self.put(f"{self.variable(name, kind)} = {value}")
         for number in self._ranges():
             self.counters[number] = self._take(3)
@@ -223,9 +234,29 @@ class Writer(Calls):
         self.put("pass")
 
     def on_expr(self, node: ast.Expr) -> None:
-        if not isinstance(node.value, ast.Constant):
+        called = node.value.func if isinstance(node.value, ast.Call) else None
+        if isinstance(called, ast.Attribute) and called.attr == "append":
+            self._append(called.value, node.value)  # type: ignore[arg-type]
+        elif not isinstance(node.value, ast.Constant):
             raise Leaves("an expression")
-        self.put("pass")
+
+    def _append(self, owner: ast.expr, node: ast.Call) -> None:
+        """Add a number to a list, whose new numbers Python gets when the loop is left."""
+        owner = self.named(owner)
+        name = owner.id if isinstance(owner, ast.Name) else ""
+        if self.kinds.get(name) != kinds.LIST or self.called or len(node.args) != 1:
+            raise Leaves("an expression")
+        value = self.number(node.args[0])
+        kind, at = self.lists.get(name) or (value.kind, self._take(2))
+        if "|" in value.kind or kind != value.kind:
+            raise Leaves("a list of numbers of several types")
+        self.lists[name] = kind, at
+        self.settle()
+        self.leave(f"{name}_count >= {APPENDED}")
+        code = kinds.register(kind)
+        text = f"uint8(1 if {value.text} else 0)" if code == "b1" else value.text
+        self.put(f"pointer_{code}(meta[{at}])[{name}_count] = {text}")
+        self.put(f"{name}_count = {name}_count + 1")
 
     def on_assert(self, node: ast.Assert) -> None:
         test = self.truth(node.test)
@@ -459,6 +490,7 @@ class Writer(Calls):
         return held[0], held[1], step
 
     def on_assign(self, node: ast.Assign) -> None:
+        node = ast.Assign([self.named(each) for each in node.targets], node.value)
         target = node.targets[0]
         if len(node.targets) == 1 and isinstance(target, ast.Subscript):
             self._store(target, node.value)
@@ -500,6 +532,7 @@ class Writer(Calls):
 
     def assign(self, target: ast.expr, value: Any) -> None:
         """Give a value, or the values of a tuple, to names."""
+        target = self.named(target)
         if isinstance(target, ast.Tuple) and type(value) is tuple:
             if len(value) != len(target.elts):
                 raise Leaves("a tuple of another length")
@@ -515,6 +548,7 @@ class Writer(Calls):
             self.store_name(target.id, value)
 
     def on_augassign(self, node: ast.AugAssign) -> None:
+        node = ast.AugAssign(self.named(node.target), node.op, node.value)  # type: ignore[arg-type]
         if isinstance(node.target, ast.Name):
             before = self.of_name(ast.Name(node.target.id, ast.Load()))
             if isinstance(before, Row):

@@ -8,11 +8,15 @@ statement, by its results: what is not finite shows in what is computed from it.
 from __future__ import annotations
 
 import ast
+import sys
 
 import numpy as np
 
 from lazyfuse.loops import kinds
 from lazyfuse.loops.text import BITS, Leaves, Number, Text
+
+
+_COMPLEX: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Pow: "*"}
 
 
 class Numbers(Text):
@@ -49,6 +53,8 @@ class Numbers(Text):
         a, b = first.kind, second.kind
         if "|" in a or "|" in b:
             return self._either(op, first, second)
+        if kinds.is_complex(a) or kinds.is_complex(b):
+            return self._complexes(op, first, second)
         if a in kinds.PYTHON and b in kinds.PYTHON:
             if "float" in (a, b):
                 return self._floats(op, first, second, "float")
@@ -87,6 +93,8 @@ class Numbers(Text):
 
     def _result(self, op: ast.operator, a: str, b: str) -> str | None:
         """The kind of an operation's result; None if there is none."""
+        if kinds.is_complex(a) or kinds.is_complex(b):
+            return "complex" if a in kinds.PYTHON and b in kinds.PYTHON else "c16"
         if a in kinds.PYTHON and b in kinds.PYTHON:
             return "float" if "float" in (a, b) or isinstance(op, ast.Div) else "int"
         code = self.promoted(Number("", a), Number("", b))
@@ -242,6 +250,51 @@ class Numbers(Text):
             )
         raise Leaves("an operator of floats")
 
+    def _complexes(self, op: ast.operator, first: Number, second: Number) -> Number:
+        """Complex numbers; those of NumPy leave where the result is not finite."""
+        given = {first.kind, second.kind}
+        is_python = given <= set(kinds.PYTHON)
+        if not given <= {"complex", "c16", "float", "f8", "int", "i8", "bool"}:
+            raise Leaves("complex numbers of several types")
+        if is_python and len(given) > 1 and sys.version_info >= (3, 14):
+            raise Leaves("a complex number and a real one")
+        if isinstance(op, ast.Pow):
+            if second.text != "int64(2)" or (is_python and sys.version_info >= (3, 14)):
+                raise Leaves("a power of a complex number")
+            second = first
+        a, b = [self.temp(f"complex128({self.widened(each)})") for each in (first, second)]
+        if isinstance(op, ast.Div):
+            found = self._quotient(a, b, is_python)
+        elif type(op) in _COMPLEX:
+            found = self.temp(f"{a} {_COMPLEX[type(op)]} {b}")
+            if isinstance(op, ast.Pow) and is_python:  # Python begins its powers with 1
+                found = self.temp(f"complex(1.0, 0.0) * {found}")
+        else:
+            raise Leaves("an operator of complex numbers")
+        odd = f"({found}.real != {found}.real) & ({found}.imag != {found}.imag)"
+        self.leave(
+            odd
+            if is_python
+            else f"not ((abs({found}.real) < np.inf) & (abs({found}.imag) < np.inf))"
+        )
+        return Number(found, "complex" if is_python else "c16")
+
+    def _quotient(self, a: str, b: str, is_python: bool) -> str:
+        """Smith's method, as Python and NumPy write it."""
+        self.leave(f"not (({b}.real != 0.0) | ({b}.imag != 0.0))")
+        self.leave(f"({b}.real != {b}.real) | ({b}.imag != {b}.imag)")
+        wide = self.temp(f"abs({b}.real) >= abs({b}.imag)")
+        big = self.temp(f"{b}.real if {wide} else {b}.imag")
+        small = self.temp(f"{b}.imag if {wide} else {b}.real")
+        ratio = self.temp(f"{small} / {big}")
+        below = self.temp(f"{big} + {small} * {ratio}")
+        x = self.temp(f"{a}.real + {a}.imag * {ratio} if {wide} else {a}.real * {ratio} + {a}.imag")
+        y = self.temp(f"{a}.imag - {a}.real * {ratio} if {wide} else {a}.imag * {ratio} - {a}.real")
+        if is_python:
+            return self.temp(f"complex({x} / {below}, {y} / {below})")
+        scale = self.temp(f"1.0 / {below}")
+        return self.temp(f"complex({x} * {scale}, {y} * {scale})")
+
     def _power(self, a: str, b: str, kind: str) -> Number:
         a, b = self.temp(a), self.temp(b)
         self.leave(
@@ -265,6 +318,11 @@ class Numbers(Text):
         if sign is None:
             raise Leaves("a comparison")
         is_python = first.kind in kinds.PYTHON and second.kind in kinds.PYTHON
+        if any(kinds.is_complex(each.kind) for each in (first, second)):
+            exact = [each.kind[0] in "fc" or each.bits <= 53 for each in (first, second)]
+            if sign not in ("==", "!=") or not all(exact) or "f4" in (first.kind, second.kind):
+                raise Leaves("a comparison of complex numbers")
+            return f"{first.text} {sign} {second.text}", "bool" if is_python else "b1"
         texts = [self.widened(each) for each in (first, second)]
         floats = [kinds.is_float(each.kind) for each in (first, second)]
         if any(floats) and not all(floats):
@@ -304,11 +362,17 @@ class Numbers(Text):
         kind = kinds.register(found.kind)
         if kind == "b1":
             return found.text
+        if kind == "c16":
+            return f"({found.text} != complex(0.0, 0.0))"
         return f"({found.text} != {'0.0' if kind == 'f8' else '0'})"
 
     def as_element(self, value: Number, code: str) -> str:
         """A number as an element of that dtype, as NumPy's assignment converts it."""
         kind, text = value.kind, value.text
+        if code == "c16":
+            return f"complex128({self.widened(value)})"
+        if kinds.is_complex(kind):
+            raise Leaves("a complex number as a real one")
         if code == "b1":
             if not kinds.is_bool(kind):
                 return f"uint8(1 if {text} != 0 else 0)"

@@ -28,6 +28,10 @@ _SIGNS: dict[type[ast.operator], str] = {
     ast.BitXor: "^",
 }
 _UFUNCS: dict[type[ast.AST], np.ufunc] = {
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.Div: np.true_divide,
     ast.FloorDiv: np.floor_divide,
     ast.Mod: np.remainder,
     ast.Pow: np.power,
@@ -51,6 +55,7 @@ class Rows(Numbers):
 
     def array(self, node: ast.expr) -> Array:
         """The array, or the view of an axis, that a name holds."""
+        node = self.named(node)
         if not isinstance(node, ast.Name):
             raise Leaves("what is no array")
         name, kind = node.id, self.kinds.get(node.id)
@@ -176,7 +181,7 @@ class Rows(Numbers):
             return f"({element} != 0)"
         if code == "f4":
             return f"float64({element})"
-        return element if code in ("f8", "i8") else f"int64({element})"
+        return element if code in ("f8", "i8", "c16") else f"int64({element})"
 
     def inside(self, node: ast.expr, size: str) -> str:
         """An index along an axis, counted from its beginning; leaves where there is none."""
@@ -282,6 +287,7 @@ class Rows(Numbers):
 
     def handle(self, node: ast.expr) -> Handle | None:
         """The array that a name holds."""
+        node = self.named(node)
         kind = self.kinds.get(node.id) if isinstance(node, ast.Name) else None
         if isinstance(kind, Maybe) and isinstance(kind.kind, ArrayKind):
             self.array(node)
@@ -324,7 +330,7 @@ class Rows(Numbers):
         self.temps += 1
         q = f"q{self.temps}"
         value = f"{held.pointer}[{q}]"
-        if row.code not in ("f8", "i8"):
+        if row.code not in ("f8", "i8", "c16"):
             value = f"{kinds.CASTS[row.code]}({value})"
         self.open(f"for {q} in range({row.length}):")
         self.put("independent()")
@@ -355,6 +361,8 @@ class Rows(Numbers):
         if sign is None:
             return self._by_ufunc(op, left, right)
         codes = [each.code if isinstance(each, Row) else each.kind for each in (left, right)]
+        if any(kinds.is_complex(each) for each in codes):
+            return self._by_ufunc(op, left, right)
         code = self._common(codes)
         if code[0] != "f" and sign == "/":
             code = "f8"
@@ -397,7 +405,7 @@ class Rows(Numbers):
     @staticmethod
     def fitted(text: str, code: str) -> str:
         """A result as an element of that type: integers wrap, as in NumPy."""
-        if code in ("f8", "i8"):
+        if code in ("f8", "i8", "c16"):
             return text
         if code == "f4":
             return f"float64(float32({text}))"
@@ -433,7 +441,7 @@ class Rows(Numbers):
         warn.
         """
         code = code or row.code
-        memory = self.room(row.length, "f8" if code[0] == "f" else "i8")
+        memory = self.room(row.length, {"f": "f8", "c": "c16"}.get(code[0], "i8"))
         self.temps += 1
         q = f"q{self.temps}"
         self.put(f"patience = patience + {row.length}")
@@ -445,7 +453,7 @@ class Rows(Numbers):
             element = self.fitted(f"float64({element})" if code[0] == "f" else element, code)
         self.put(f"{memory}[{q}] = {element}")
         self.close()
-        if "f" in (code[0], row.code[0]):
+        if code[0] in "fc" or row.code[0] == "f":
             self.leave("(test_flags() & 11) != 0")
         return Part(memory, "int64(0)", row.length, "int64(1)", code)
 
@@ -459,7 +467,8 @@ class Rows(Numbers):
         if part.step != "int64(1)":
             self.leave(f"({part.step} == 0) & ({part.length} > 1)")
         if isinstance(found, Row):
-            if "b1" in (part.code, found.code) and part.code != found.code:
+            special = {"b1", "c16"} & {part.code, found.code}
+            if special and part.code != found.code:
                 raise Leaves("an assignment between types")
             if part.code[0] != "f" and found.code[0] == "f":
                 raise Leaves("an assignment of floats to integers")
@@ -469,7 +478,7 @@ class Rows(Numbers):
                 self.leave(f"{found.length} != {part.length}")
             held = self.computed(found, part.code)
             value = f"{held.pointer}[{q}]"
-            if part.code not in ("f8", "i8"):
+            if part.code not in ("f8", "i8", "c16"):
                 value = f"{kinds.CASTS[part.code]}({value})"
         else:
             value = self.temp(self.as_element(found, part.code))
@@ -483,7 +492,7 @@ class Rows(Numbers):
         """`row.sum()` and others; leaves where the row is empty, and where zeros or NaN decide."""
         if row.code == "b1" and name in ("any", "all", "sum"):
             return self._counted(name, row)
-        if row.code in ("b1", "f4") or name not in ("sum", "mean", "max", "min", *_PLACES):
+        if row.code in ("b1", "f4", "c16") or name not in ("sum", "mean", "max", "min", *_PLACES):
             raise Leaves(f"{name} of an array of this type")
         if name == "sum" and row.code[0] == "u":
             raise Leaves("a sum of uint64")

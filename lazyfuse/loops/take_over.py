@@ -9,12 +9,19 @@ from __future__ import annotations
 
 import ast
 import ctypes
+import inspect
 import itertools
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    MemberDescriptorType,
+    ModuleType,
+)
 from typing import Any
 
 import numpy as np
@@ -26,13 +33,15 @@ from lazyfuse.devices.base import Source
 from lazyfuse.devices.caches import register
 from lazyfuse.loops import kinds
 from lazyfuse.loops.items import MARK, form, items_of, length
-from lazyfuse.loops.kinds import OTHER, RANGE, UNBOUND, ArrayKind, Object
+from lazyfuse.loops.kinds import LIST, OTHER, RANGE, UNBOUND, ArrayKind, Object
 from lazyfuse.loops.meaning import meaning
 from lazyfuse.loops.text import (
+    APPENDED,
     ARENA,
     ASKED,
     BROKE,
     CUR,
+    DOTTED,
     END,
     FINISHED,
     FIRST,
@@ -43,6 +52,7 @@ from lazyfuse.loops.text import (
     Meant,
     Refused,
     View,
+    attributes,
     numbered,
 )  # fmt: skip
 from lazyfuse.loops.ufuncs import addresses
@@ -119,14 +129,15 @@ class Loop:
 
     __slots__ = (
         "compiled_seconds", "compiled_turns", "entered", "forever", "is_dead", "kind", "left",
-        "items", "missed", "names", "no_name", "node", "on", "path", "ready", "refused", "seconds", "skips",
-        "stored", "strange", "tick", "turns", "unbound", "versions",
+        "items", "missed", "names", "no_name", "node", "on", "path", "paths", "ready", "refused", "seconds", "skips",
+        "stored", "strange", "tick", "turns", "unbound", "versions", "written",
     )  # fmt: skip
 
     def __init__(
         self, node: ast.For | ast.While, names: list[str], stored: list[str], path: str
     ) -> None:
         self.node, self.names, self.stored, self.path = node, names, stored, path
+        self.paths, self.written = attributes(node)
         self.on = True
         self.tick: Any = itertools.repeat(True).__next__
         self.skips = _SKIPPED
@@ -336,6 +347,11 @@ class Run:
         held: dict[str, Any] = {}
         for name, value in zip(loop.names, values, strict=True):
             entry[name], held[name] = _kind(value)
+        for name, attribute in loop.paths:
+            found = _attribute(held[name], attribute, (name, attribute) in loop.written)
+            if found is not UNBOUND:
+                dotted = DOTTED.format(name, attribute)
+                entry[dotted], held[dotted] = _kind(found)
         if type(self.items) is range:
             if not _is_small(self.items):
                 return None
@@ -419,6 +435,8 @@ class Run:
                     at += 1
             elif kinds.register(kind) == "f8":
                 floats[at] = value
+            elif kinds.is_complex(kind):
+                floats[at], floats[at + 1] = value.real, value.imag
             else:
                 words[at] = int(value)
         if meant.blocks:
@@ -436,16 +454,23 @@ class Run:
                 arena = np.empty(size)
             words[ARENA] = address(arena)
             words[END] = words[ARENA] + arena.nbytes
+        appended = {}
+        for name, (_, at) in meant.lists.items():
+            appended[name] = np.empty(2 * APPENDED, "i8")
+            words[at] = address(appended[name])
+        if len({id(held[name]) for name in appended}) != len(appended):
+            return None
         for at, both in version.loops:
             words[at : at + 2] = both
         began = time.perf_counter()
         memory = ctypes.addressof(words)
         code = version.call(memory, memory)
         loop.compiled_seconds += time.perf_counter() - began
-        made = [UNBOUND] * len(loop.stored)
+        stored = [*loop.stored, *[DOTTED.format(*each) for each in loop.written]]
+        made = [UNBOUND] * len(stored)
         left = meant.leaves.get(code, {})
         flags, own = meant.flags, {}
-        for k, name in enumerate(loop.stored):
+        for k, name in enumerate(stored):
             kind = left.get(name)
             if kind is None or (name in flags and not words[flags[name]]):
                 continue
@@ -469,10 +494,21 @@ class Run:
                 made[k] = held[kind.base][tuple(keys)]
                 continue
             if "|" in kind:
-                kind = kind.split("|")[words[slot + 1]]
+                kind = kind.split("|")[words[slot + 2]]
+            if kinds.is_complex(kind):
+                made[k] = kinds.MAKERS[kind](complex(floats[slot], floats[slot + 1]))
+                continue
             raw = floats[slot] if kinds.register(kind) == "f8" else words[slot]
             made[k] = kinds.MAKERS[kind](raw)
+        for (name, attribute), value in zip(loop.written, made[len(loop.stored) :], strict=True):
+            if value is not UNBOUND:
+                setattr(held[name], attribute, value)
         version.arena = arena
+        for name, (kind, at) in meant.lists.items():
+            dtype = np.dtype(kinds.PYTHON.get(kind, kind))
+            memory = appended[name].view(kinds.register(kind))
+            new = memory[: words[at + 1]].astype(dtype)
+            held[name].extend(new.tolist() if kind in kinds.PYTHON else list(new))
         found = Exit(code, self.items is None, made, words, meant.counters)
         self._account(version, found, words[CUR] - begin, words[STEP])
         return found
@@ -499,6 +535,21 @@ def _line(node: ast.For | ast.While, at: int) -> int:
     return next(each.lineno for each, (k, _, _) in numbered(node).items() if k == at)
 
 
+def _attribute(owner: Any, name: str, is_written: bool) -> Any:
+    """The attribute of an object that only keeps it; `UNBOUND` for others."""
+    kind = type(owner)
+    if is_written and kind.__setattr__ is not object.__setattr__:
+        return UNBOUND
+    if kind.__getattribute__ is not object.__getattribute__ or hasattr(kind, "__getattr__"):
+        return UNBOUND
+    of_class = inspect.getattr_static(kind, name, UNBOUND)
+    if type(of_class) is MemberDescriptorType:
+        return getattr(owner, name, UNBOUND)
+    if hasattr(of_class, "__get__") or hasattr(of_class, "__set__"):
+        return UNBOUND
+    return getattr(owner, "__dict__", {}).get(name, of_class)
+
+
 def _is_small(items: range) -> bool:
     limit = 1 << kinds.SMALL
     return -limit < items.start < limit and -limit < items.stop < limit and abs(items.step) < limit
@@ -510,7 +561,7 @@ def _kind(value: Any) -> tuple[Any, Any]:
     if kind is int:
         small = -(1 << kinds.SMALL) < value < 1 << kinds.SMALL
         return ("int", value) if small else (OTHER, value)
-    if kind is float or kind is bool:
+    if kind is float or kind is bool or kind is complex:
         return kind.__name__, value
     if kind is ndarray:
         return kinds.of_array(geometry(value)), value
@@ -523,6 +574,8 @@ def _kind(value: Any) -> tuple[Any, Any]:
         return _kind(value_of(value))
     if value is UNBOUND:
         return UNBOUND, value
+    if kind is list:
+        return LIST, value
     if kind in _OBJECTS or isinstance(value, (type, ModuleType)):
         return Object(value), value
     return OTHER, value

@@ -19,6 +19,10 @@ from lazyfuse.loops.kinds import OTHER, UNBOUND, ArrayKind
 _PATIENCE = 1 << 20  # turns, with all statements in them, after which signals are looked at
 
 
+DOTTED = "dot__{}__{}"
+"""What the text calls an attribute of an object."""
+
+
 class Refused(Exception):
     """A loop that stays in Python, with the reason and the line."""
 
@@ -131,6 +135,8 @@ class Meant(NamedTuple):
     """Arrays of working memory."""
     origins: list[str]
     """The names that hold arrays at entry."""
+    lists: dict[str, tuple[str, int]]
+    """Lists to which the loop appends: the kind of their new numbers, and where their words are."""
     makes: set[type] | None
     """Whose arrays the loop makes, beside those of its arrays; None: it makes none."""
 
@@ -139,6 +145,8 @@ FINISHED, BROKE, FIRST = 0, 1, 2
 """How a loop ends; statement k is left as k + FIRST."""
 ASKED, CUR, STOP, STEP, SCRATCH, ROOM, ARENA, END = range(8)
 HEAD = 8
+APPENDED = 1 << 14
+"""Numbers that a list gets at once."""
 """Words at the beginning: whom to ask for signals, the loop's counter, stop and step, working
 memory and how many numbers a block of it holds, memory for arrays of the loop's own and its end."""
 BITS = {"i1": 8, "u1": 8, "i2": 16, "u2": 16, "i4": 32, "u4": 32}
@@ -208,6 +216,29 @@ class Known(ast.expr):
         self.number = number
 
 
+def attributes(unit: ast.AST) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Names and attributes of theirs: those that a loop may keep in variables, and those of them
+    that it assigns. An attribute that it assigns belongs to one name: others may be its object.
+    """
+    read: set[tuple[str, str]] = set()
+    written: dict[str, bool] = {}
+    names = {x.id for x in ast.walk(unit) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
+    for each in ast.walk(unit):
+        if isinstance(each, ast.Attribute):
+            is_known = isinstance(each.value, ast.Name) and each.value.id not in names
+            if is_known:
+                read.add((each.value.id, each.attr))  # type: ignore[attr-defined]
+            if not isinstance(each.ctx, ast.Load):
+                written[each.attr] = is_known and written.get(each.attr, True)
+    owners = [attribute for _, attribute in read]
+    kept = sorted(
+        (name, attribute)
+        for name, attribute in read
+        if attribute not in written or (written[attribute] and owners.count(attribute) == 1)
+    )
+    return kept, [each for each in kept if each[1] in written]
+
+
 class Text:
     """Writes the text of one loop."""
 
@@ -234,6 +265,7 @@ class Text:
             for each in ast.walk(unit)
             if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
         }
+        self.stored |= {DOTTED.format(*each) for each in attributes(unit)[1]} & set(entry)
         self.slots: dict[tuple[str, Any], int] = {}
         self.counters: dict[int, int] = {}
         self.words = HEAD
@@ -248,6 +280,7 @@ class Text:
         self.block = 0
         self.origins: list[str] = []
         self.own: set[str] = set()  # places of arrays of the loop's own
+        self.lists: dict[str, tuple[str, int]] = {}
         self.makes: set[type] | None = None
         self.makers: set[type] = set()
         self.flags: dict[str, int] = {}
@@ -262,11 +295,11 @@ class Text:
     def _slot(self, name: str, kind: Any) -> int:
         found = self.slots.get((name, kind))
         if found is None:
-            words = 3 if isinstance(kind, ArrayKind) else 1
+            words = 3 if isinstance(kind, ArrayKind) else 2
             if isinstance(kind, View):
                 words = len(self.words_of(name, kind))
             elif isinstance(kind, str):
-                words += "|" in kind
+                words += "|" in kind  # its tag is the last
             found = self.slots[name, kind] = self._take(words)
         return found
 
@@ -275,6 +308,14 @@ class Text:
         rank = self.entry[view.base].rank
         own = f"{name}_of_{view.base}{view.axis}"
         return [*[f"{own}_k{axis}" for axis in range(rank)], f"{own}_n"]
+
+    def named(self, node: ast.expr) -> ast.expr:
+        """An attribute that was read at entry is a name."""
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            name = DOTTED.format(node.value.id, node.attr)
+            if name in self.entry:
+                return ast.Name(name, ast.Load())
+        return node
 
     def is_variable(self, name: str) -> bool:
         """Whether the loop, or a function that it calls, assigns the name."""

@@ -17,7 +17,7 @@ from lazyfuse.loops import kinds
 from lazyfuse.loops.rows import Rows
 from lazyfuse.loops.text import BITS, Leaves, Number, Part, Row, Value
 
-_WEAK: dict[str, Any] = {"int": int, "float": float, "bool": np.dtype(bool)}
+_WEAK: dict[str, Any] = {"int": int, "float": float, "bool": np.dtype(bool), "complex": complex}
 
 
 class _Ufunc(ctypes.Structure):
@@ -125,6 +125,6 @@ class Ufuncs(Rows):
             raise Leaves("a function that converts its operands")
         if row.part is not None:
             return row.part
-        if code not in ("f8", "i8"):
+        if code not in ("f8", "i8", "c16"):
             raise Leaves("a function of an expression of this type")
         return self.computed(row)

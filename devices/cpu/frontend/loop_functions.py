@@ -17,7 +17,7 @@ Function = Callable[[Any, list[Value]], "Value | None"]
 
 OF_ONE = ("cos", "sin", "tan", "exp", "log", "atan", "tanh")
 """Functions of the C library, `libm_exp(x)` and so on, as Python's `math` calls them."""
-OF_TWO = ("pow", "fmod", "atan2")
+OF_TWO = ("pow", "fmod", "atan2", "hypot")
 
 
 def _overflows(name: str) -> Function:
