@@ -412,7 +412,13 @@ _REDUCTIONS: dict[Any, str] = {
     np.all: "all",
     np.count_nonzero: "sum",
 }
-_FILLED: dict[Any, int | None] = {np.zeros: 0, np.empty: 0, np.ones: 1, np.array: None, np.copy: None}
+_FILLED: dict[Any, int | None] = {
+    np.zeros: 0,
+    np.empty: 0,
+    np.ones: 1,
+    np.array: None,
+    np.copy: None,
+}
 """What makes arrays, and the value of their elements; None: that of others."""
 _SIMPLE: dict[Any, Callable[[Calls, list[Any]], Value]] = {
     abs: _abs,

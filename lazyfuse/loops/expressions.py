@@ -159,7 +159,11 @@ class Expressions(Ufuncs):
         if isinstance(node.op, ast.Not):
             return Number(f"(not {self.truth(node.operand)})", "bool")
         constant = node.operand.value if isinstance(node.operand, ast.Constant) else None
-        if isinstance(node.op, ast.USub) and isinstance(constant, (int, float)) and constant is not True:
+        if (
+            isinstance(node.op, ast.USub)
+            and isinstance(constant, (int, float))
+            and constant is not True
+        ):
             return self.of_constant(ast.Constant(-constant))
         found = self.value(node.operand)
         if isinstance(found, Row):

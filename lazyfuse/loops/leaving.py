@@ -45,9 +45,7 @@ def _statement(node: ast.stmt, numbers: dict[ast.stmt, tuple[int, int, int]]) ->
         chosen = ast.IfExp(within, before_else, copy.deepcopy(node.test))
         made = ast.If(chosen, body, orelse)
     elif isinstance(node, ast.While):
-        made = ast.While(
-            ast.IfExp(within, before_else, copy.deepcopy(node.test)), body, orelse
-        )
+        made = ast.While(ast.IfExp(within, before_else, copy.deepcopy(node.test)), body, orelse)
     else:
         is_range = isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func) == "range"
         given = [ast.Constant(first), _loaded(node.target)]

@@ -553,7 +553,9 @@ class Writer(Calls):
             before = self.of_name(ast.Name(node.target.id, ast.Load()))
             if isinstance(before, Row):
                 made = self.of_rows(node.op, before, self.value(node.value))
-                whole = ast.Subscript(ast.Name(node.target.id, ast.Load()), ast.Slice(), ast.Store())
+                whole = ast.Subscript(
+                    ast.Name(node.target.id, ast.Load()), ast.Slice(), ast.Store()
+                )
                 self._store_row(whole, made, in_place=True)
                 return
             if not isinstance(before, Number):

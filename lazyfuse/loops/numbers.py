@@ -94,7 +94,7 @@ class Numbers(Text):
     def _result(self, op: ast.operator, a: str, b: str) -> str | None:
         """The kind of an operation's result; None if there is none."""
         if kinds.is_complex(a) or kinds.is_complex(b):
-            return "complex" if a in kinds.PYTHON and b in kinds.PYTHON else "c16"
+            return "complex" if self._is_pythons(a, b) else "c16"
         if a in kinds.PYTHON and b in kinds.PYTHON:
             return "float" if "float" in (a, b) or isinstance(op, ast.Div) else "int"
         code = self.promoted(Number("", a), Number("", b))
@@ -253,7 +253,7 @@ class Numbers(Text):
     def _complexes(self, op: ast.operator, first: Number, second: Number) -> Number:
         """Complex numbers; those of NumPy leave where the result is not finite."""
         given = {first.kind, second.kind}
-        is_python = given <= set(kinds.PYTHON)
+        is_python = self._is_pythons(first.kind, second.kind)
         if not given <= {"complex", "c16", "float", "f8", "int", "i8", "bool"}:
             raise Leaves("complex numbers of several types")
         if is_python and len(given) > 1 and sys.version_info >= (3, 14):
@@ -278,6 +278,12 @@ class Numbers(Text):
             else f"not ((abs({found}.real) < np.inf) & (abs({found}.imag) < np.inf))"
         )
         return Number(found, "complex" if is_python else "c16")
+
+    @staticmethod
+    def _is_pythons(first: str, second: str) -> bool:
+        """Whether Python's complex type computes: to it, NumPy's float64 is a float."""
+        plain = first in kinds.PYTHON and second in kinds.PYTHON
+        return plain or (first == "complex" and second == "f8")
 
     def _quotient(self, a: str, b: str, is_python: bool) -> str:
         """Smith's method, as Python and NumPy write it."""
@@ -322,6 +328,7 @@ class Numbers(Text):
             exact = [each.kind[0] in "fc" or each.bits <= 53 for each in (first, second)]
             if sign not in ("==", "!=") or not all(exact) or "f4" in (first.kind, second.kind):
                 raise Leaves("a comparison of complex numbers")
+            is_python = self._is_pythons(first.kind, second.kind)
             return f"{first.text} {sign} {second.text}", "bool" if is_python else "b1"
         texts = [self.widened(each) for each in (first, second)]
         floats = [kinds.is_float(each.kind) for each in (first, second)]

@@ -16,7 +16,20 @@ import numpy as np
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import ArrayKind
 from lazyfuse.loops.numbers import Numbers
-from lazyfuse.loops.text import BITS, END, ROOM, Array, Handle, Leaves, Maybe, Number, Part, Row, Value, View
+from lazyfuse.loops.text import (
+    BITS,
+    END,
+    ROOM,
+    Array,
+    Handle,
+    Leaves,
+    Maybe,
+    Number,
+    Part,
+    Row,
+    Value,
+    View,
+)
 
 _SIGNS: dict[type[ast.operator], str] = {
     ast.Add: "+",
@@ -353,7 +366,7 @@ class Rows(Numbers):
         last = self.temp(
             f"{part.first} + ({part.length} - 1) * {part.step} if {part.length} > 0 else 0"
         )
-        return self.whole(part._replace(first=last, step=f"(-{part.step})"))
+        return self.whole(part._replace(first=last, step=f"(-{part.step})", view=None))
 
     def of_rows(self, op: ast.operator, left: Value, right: Value) -> Row:
         """An operator on arrays, element by element."""

@@ -222,7 +222,9 @@ def attributes(unit: ast.AST) -> tuple[list[tuple[str, str]], list[tuple[str, st
     """
     read: set[tuple[str, str]] = set()
     written: dict[str, bool] = {}
-    names = {x.id for x in ast.walk(unit) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
+    names = {
+        x.id for x in ast.walk(unit) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)
+    }
     for each in ast.walk(unit):
         if isinstance(each, ast.Attribute):
             is_known = isinstance(each.value, ast.Name) and each.value.id not in names
@@ -447,7 +449,10 @@ class Text:
                 isinstance(x, (str, Maybe, View, ArrayKind)) and x != OTHER for x in (one, other)
             )
             if made[name] == OTHER and is_known:
-                if isinstance(self.entry.get(name), ArrayKind) and name not in self.memory.forgotten:
+                if (
+                    isinstance(self.entry.get(name), ArrayKind)
+                    and name not in self.memory.forgotten
+                ):
                     self.memory.forgotten.add(name)
                     self.heads.clear()
                     raise Again

@@ -19,7 +19,21 @@ import numpy
 INTS = ["i", "j", "k", "s", "c", "n", "m"]
 FLOATS = ["x", "y", "z"]
 ATOMS = {
-    "I": [*INTS, *INTS, "0", "1", "2", "3", "-1", "7", "big", "p[<X>]", "len(v)", "A.shape[0]"],
+    "I": [
+        *INTS,
+        *INTS,
+        "0",
+        "1",
+        "2",
+        "3",
+        "-1",
+        "7",
+        "big",
+        "p[<X>]",
+        "len(v)",
+        "A.shape[0]",
+        "o.n",
+    ],
     "F": [
         "b",
         *FLOATS,
@@ -33,7 +47,11 @@ ATOMS = {
         "A[<X>, <Y>]",
         "f[<X>]",
         "B[<X>, <Y>]",
+        "o.x",
+        "o.a[<X>]",
     ],
+    "Q": ["r", "v", "w", "A[<X>]", "o.a"],
+    "C": ["z1", "z2", "g[<X>]", "1j", "(2.5-1j)", "z1"],
     "N": ["p[<X>]", "q[<X>]", "u[<X>]", "q[<X>]", "i", "3", "h[<X>]"],
     "X": ["i", "j", "k", "i - 1", "j + 1", "0", "-1", "c % n", "-i", "i + j", "s % 5"],
     "Y": ["i", "j", "k", "j - 1", "-1", "0", "2", "k % m"],
@@ -45,21 +63,30 @@ EXPRESSIONS = {
           "(-<I>)",
           "abs(<I>)", "max(<I>, <I>)", "min(<I>, <I>, 3)", "int(<F>)", "(<I> if <B> else <I>)",
           "helper(<I>, <I>)", "<I> ** 2", "bool(<I>)", "divmod(<I>, 3)[0]", "round(<F>)",
-          "math.isnan(<F>)"],
+          "math.isnan(<F>)", "gcd(<I>, <I>)", "len(out)", "np.sum(<R> > <F>)"],
     "F": ["(<F> + <F>)", "(<F> - <F>)", "(<F> * <F>)", "(<F> / <F>)", "(<F> // <F>)", "(<F> % <F>)",
           "(-<F>)", "abs(<F>)", "max(<F>, <F>)", "min(<F>, <F>)", "(<F> * <I>)", "(<I> / <I>)",
           "(<F> if <B> else <F>)", "math.sqrt(<F>)", "math.exp(<F>)", "np.sqrt(<F>)", "float(<I>)",
           "(<F> ** 2)", "(<F> ** 0.5)", "weigh(<F>)", "(v[:<I>] @ w[:<I>])",
           "np.dot(A[i, :j], B[j, :j])",
-          "(A[<X>, :k] @ B[:k, <Y>])", "math.sin(<F>)", "math.log(<F>)", "float(<F>)"],
+          "(A[<X>, :k] @ B[:k, <Y>])", "math.sin(<F>)", "math.log(<F>)", "float(<F>)",
+          "np.exp(<F>)", "np.maximum(<F>, <F>)", "np.floor(<F>)", "np.arctan2(<F>, 2)", "np.abs(<F>)",
+          "np.hypot(<F>, <F>)", "np.log1p(<F>)", "np.sign(<F>)", "<C>.real", "<C>.imag", "abs(<C>)",
+          "norm(A[<X>])", "norm(<Q>, 3)", "total(w, k)", "np.tanh(<N>)"],
+    "C": ["(<C> + <C>)", "(<C> - <C>)", "(<C> * <C>)", "(<C> / <C>)", "(<C> * <F>)", "(<I> - <C>)",
+          "<C>.conjugate()", "complex(<F>, <F>)", "(<C> ** 2)", "np.exp(<C>)", "(-<C>)",
+          "(<C> if <B> else <C>)"],
     "N": ["(<N> + <N>)", "(<N> - <N>)", "(<N> * <N>)", "(<N> & <N>)", "(<N> ^ <N>)", "(<N> >> 1)",
-          "(<N> // <N>)", "(<N> % <N>)", "(<N> << 1)", "max(<N>, <N>)", "(<N> / <N>)"],
+          "(<N> // <N>)", "(<N> % <N>)", "(<N> << 1)", "max(<N>, <N>)", "(<N> / <N>)", "np.minimum(<N>, <N>)",
+          "np.add(<N>, <N>)", "np.negative(<N>)"],
     "B": ["(<I> < <I>)", "(<F> > <F>)", "(<I> == <I>)", "(<I> < <I> <= <I>)", "(not <B>)",
-          "(<B> and <B>)", "(<B> or <B>)", "(<F> != <F>)", "(<I> < <F>)", "(<N> > <N>)"],
+          "(<B> and <B>)", "(<B> or <B>)", "(<F> != <F>)", "(<I> < <F>)", "(<N> > <N>)", "(<C> == <C>)",
+          "np.isnan(<F>)", "(<R> > <F>).any()", "np.all(<R> < <R>)"],
     "R": ["A[<X>, :k]", "v[:k]", "w[1:k + 1]", "np.flip(v[:k])", "(<R> + <R>)", "(<R> * <F>)",
           "(<F> - <R>)", "(<R> / <F>)", "(<R> * <R>)", "B[:k, <Y>]", "(-<R>)", "v[::-1]", "r",
           "r[1:]",
-          "w[e]", "v[e2]"],
+          "w[e]", "v[e2]", "np.exp(<R>)", "np.maximum(<R>, <F>)", "np.where(<R> > <F>, <R>, <F>)",
+          "np.abs(<R>)", "(<R> ** 2)", "(<R> % 2.0)", "v[mask]", "w[w > <F>]", "np.sqrt(np.abs(<R>))"],
 }  # fmt: skip
 STATEMENTS = [
     "s = <I>", "c = <I>", "s += <I>", "c -= <I>", "s = s * <I> % 1000003",
@@ -85,13 +112,25 @@ STATEMENTS = [
     "x = weigh(x)", "y = -y", "s += p[<X>]", "x += A[<X>, <Y>]", "c = -c", "x, y = y, x",
     "x = y * v[<X>]", "s = s // 2", "y = y / 3", "x = abs(x - y)", "s = helper(s, c)",
     "x = <I>", "s = <F>", "u[<X>] += 1", "f[<X>] *= <F>",
+    "z1 = <C>", "z2 = <C>", "z1 *= <C>", "g[<X>] = <C>", "g[:k] = g[:k] * <C>", "z1, z2 = z2, z1",
+    "z1 = z1 / (abs(z1) + 1.0)", "out.append(<F>)", "out.append(x)", "whole.append(<I>)",
+    "o.x += <F>", "o.n = <I>", "o.a[<X>] = <F>", "x, o.x = o.x, x", "o.n += 1", "x, y = turn(x, y)",
+    "x, y = turn(<F>, <F>)", "r = <R>", "r = <R>", "r2 = np.zeros(4)", "r2 = np.array([x, y, 1.0])",
+    "r *= <F>", "r += v[:len(r)]", "r2 = r", "r, r2 = r2, r", "r = r.copy()", "r2[<X>] = <F>",
+    "r = np.ones(3)", "r2 -= r2", "o.a = o.a + <F>", "r = np.zeros(k, dtype=int)", "x3 = r2.sum()",
+    "r3 = np.exp(r)", "q[:k] = q[:k] // 3", "p[<X>] = np.maximum(<I>, 0)", "mask = v > <F>",
+    "e2 = np.array([0, 1])", "v[:k] = np.where(w[:k] > <F>, v[:k], <F>)",
 ]  # fmt: skip
 RARE = ("raise ", "assert ", "print_", "x = <I>", "s = <F>")
 HEADS = [
     "for V in range(<E>):", "for V in range(<E>):", "for V in range(i, n):",
     "for V in range(n - 1, -1, -1):", "for V in range(<I> % 5, <I> % 7):",
     "for V in range(1, m, 2):",
-    "for b in p:", "for b in v:",
+    "for ib in p:", "for b in v:", "for V, ib in enumerate(p):", "for b, y in zip(v, w):",
+    "for V in reversed(range(<E>)):", "for r in A:", "for V, r in enumerate(B):",
+    "for V, (ib, y) in enumerate(zip(p, w), 2):", "for x in reversed(v):", "for ib, V in zip(u, range(n)):",
+    "for b in v[1:k]:", "for V, b in enumerate(r):", "for b in A[<X>]:", "for V in range(n):",
+    "for V in range(m):", "for V in range(<E>):",
     "while s < <I> and GUARD < 40:", "while GUARD < 30:", "for V in range(0, <I> % 6, 1):",
 ]  # fmt: skip
 TEXT = """
@@ -105,9 +144,35 @@ def weigh(x):
     if y > 1.0:
         y = 1.0
     return y
+def gcd(a, b):
+    while b:
+        a, b = b, a % b
+    return a
+def norm(row, p=2):
+    s = 0.0
+    for x in row:
+        if x != x:
+            return s
+        s += abs(x) * p
+    else:
+        s = s * 0.5
+    return s
+def total(row, k):
+    s = 0.0
+    for i in range(k):
+        s += row[i] * i
+    return s
+def turn(x, y):
+    return x * 0.5 - y, x + y * 0.25
+class Box:
+    n = 3
+    def __init__(self, a):
+        self.x, self.a = 0.5, a
 def program(np, math, data, seen, print_, big):
-    A, B, v, w, p, q, u, f, mask, h, e, n, m, s, c, k, x, y, z, flag = data
-    r, e2 = v, e
+    A, B, v, w, p, q, u, f, mask, h, e, g, o, n, m, s, c, k, x, y, z, flag = data
+    o = Box(o)
+    z1, z2, out, whole = 0j, 1 + 0.5j, [], []
+    r, e2, r2 = v, e, w
     i = j = b = 1
     try:
 {body}
@@ -134,6 +199,17 @@ NAMES = [
     "r",
     "e2",
     "b",
+    "ib",
+    "z1",
+    "z2",
+    "out",
+    "whole",
+    "o.x",
+    "o.n",
+    "o.a",
+    "r2",
+    "r3",
+    "mask",
 ]
 
 
@@ -239,7 +315,8 @@ class Program:
         if self.seed % 13 == 0:
             p[4] = 2**62
         e = rng.integers(-3, 9, 4) + (9 if self.seed % 17 == 0 else 0)
-        arrays = [big, other, v, w, p, q, u, f, mask, h, e]
+        g = rng.normal(size=9) + 1j * rng.normal(size=9)
+        arrays = [big, other, v, w, p, q, u, f, mask, h, e, g, rng.normal(size=9)]
         if wrap is not None:
             made = [wrap(each) for each in arrays]
             if self.seed % 6 == 0:
@@ -271,7 +348,7 @@ class Program:
                     if step.tb_frame.f_code.co_filename.startswith("<loops"):
                         trace.append(step.tb_lineno)
                     step = step.tb_next
-        memory = [numpy.asarray(each).tobytes() for each in data[:11]]
+        memory = [numpy.asarray(each).tobytes() for each in data[:13]]
         names = {name: _told(value) for name, value in seen.items()}
         told = [(str(each.message), each.lineno) for each in caught]
         return names, error, trace, memory, told, printed
@@ -279,13 +356,18 @@ class Program:
 
 def _told(value: Any) -> tuple[str, str]:
     kind = type(value)
+    if kind is list:
+        return "list", repr([_told(each) for each in value])
     if kind.__name__ == "scalar":
         value = numpy.asarray(value)[()]
         kind = type(value)
     if isinstance(value, (float, numpy.floating)):
         return kind.__name__, numpy.float64(value).tobytes().hex() if value == value else "nan"
     if hasattr(value, "shape") and value.shape:
-        return "array", repr(numpy.asarray(value).tolist())
+        real = numpy.asarray(value)
+        return "array", f"{real.dtype} {[_told(each) for each in real.ravel()]} {real.shape}"
+    if isinstance(value, (complex, numpy.complexfloating)):
+        return kind.__name__, f"{_told(value.real)} {_told(value.imag)}"
     return kind.__name__, repr(value)
 
 
