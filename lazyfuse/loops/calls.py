@@ -19,7 +19,7 @@ from lazyfuse.arrays.ndarray import ndarray
 from lazyfuse.loops import kinds
 from lazyfuse.loops.expressions import Expressions
 from lazyfuse.loops.kinds import UNBOUND, Object
-from lazyfuse.loops.text import Again, Leaves, Maybe, Number, Part, Refused, Row, Value
+from lazyfuse.loops.text import Again, Item, Leaves, Maybe, Number, Part, Refused, Row, Value
 from lazyfuse.registry import THEIRS
 
 _DEPTH = 6  # of functions that call functions
@@ -28,7 +28,7 @@ _DEPTH = 6  # of functions that call functions
 class Calls(Expressions):
     """Writes calls."""
 
-    def of_call(self, node: ast.Call, wanted: str = "") -> Value:
+    def of_call(self, node: ast.Call, wanted: str = "") -> Item:
         if isinstance(node.func, ast.Attribute) and not node.args and not node.keywords:
             owner = None if self.object(node.func) is not None else self.value(node.func.value)
             if isinstance(owner, Number) and node.func.attr == "conjugate":
@@ -62,28 +62,19 @@ class Calls(Expressions):
             row = self.value(node.args[0])
             if isinstance(row, Row):
                 return self.reduced(_REDUCTIONS[function], row)
+        given = [self.value(each) for each in node.args]
+        if function is np.where and len(given) == 3:
+            return self.where(*given)
         simple = _SIMPLE.get(function) if _hashes(function) else None
-        if simple is not None:
-            given = [self.value(each) for each in node.args]
-            if any(isinstance(x, Number) and kinds.is_complex(x.kind) for x in given):
-                function = {abs: np.absolute}.get(function, function)
-                is_ufunc = isinstance(function, np.ufunc) and isinstance(original, np.ufunc)
-                if not is_ufunc and original not in (abs, complex):
-                    raise Leaves("a function of complex numbers")
-                if is_ufunc:
-                    return self.ufunc(function, given)
-            if all(isinstance(each, Number) for each in given):
-                return simple(self, given)  # type: ignore[arg-type]
-            self.note_maker(original)
-            function = {abs: np.absolute}.get(function, function)
-            if isinstance(function, np.ufunc):
-                return self.ufunc(function, given)
-            raise Leaves("a function of an array")
-        if function is np.where and len(node.args) == 3:
-            return self.where(*[self.value(each) for each in node.args])
+        is_complex = any(isinstance(x, Number) and kinds.is_complex(x.kind) for x in given)
+        if is_complex and function not in (abs, complex):
+            simple = None
+        if simple is not None and all(isinstance(each, Number) for each in given):
+            return simple(self, given)
+        function = np.absolute if function is abs else function
         if isinstance(function, np.ufunc):
             self.note_maker(original)
-            return self.ufunc(function, [self.value(each) for each in node.args])
+            return self.ufunc(function, given)
         raise Leaves("a function")
 
     def note_maker(self, function: Any) -> None:
@@ -134,35 +125,26 @@ class Calls(Expressions):
 
     def _least(self, nodes: list[ast.expr], is_max: bool, wanted: str) -> Value:
         values = [self.number(each) for each in nodes]
-        kind = values[0].kind
-        both = kinds.union(*[each.kind for each in values])
-        if both is not None:
-            return self._least_of_both(values, is_max, both)
-        if any(each.kind != kind for each in values):
-            if not wanted or any(kinds.is_float(x.kind) != kinds.is_float(kind) for x in values):
+        given = {each.kind for each in values}
+        kind = given.pop() if len(given) == 1 else kinds.union(*given)
+        if kind is None:
+            if not wanted or len({kinds.is_float(each.kind) for each in values}) > 1:
                 raise Leaves("`min` or `max` of several types")
             values = [Number(self.alike(each, wanted), wanted, each.bits) for each in values]
             kind = wanted
         if kinds.is_bool(kind) or kinds.is_complex(kind):
             raise Leaves("`min` or `max` of truth values")
         result = self.temp(values[0].text)
-        for each in values[1:]:
-            held = self.temp(each.text)
-            sign = ">" if is_max else "<"
-            self.put(f"{result} = {held} if {held} {sign} {result} else {result}")
-        return Number(result, kind, max(each.bits for each in values))
-
-    def _least_of_both(self, values: list[Number], is_max: bool, kind: str) -> Number:
-        """The same for numbers some of which are NumPy's."""
-        result, tag = self.temp(values[0].text), self.temp(self.tag_of(values[0]))
+        tag = self.temp(self.tag_of(values[0])) if "|" in kind else ""
         for each in values[1:]:
             held = self.temp(each.text)
             better = self.temp(f"{held} {'>' if is_max else '<'} {result}")
-            self.put(f"{tag} = {self.tag_of(each)} if {better} else {tag}")
+            if tag:
+                self.put(f"{tag} = {self.tag_of(each)} if {better} else {tag}")
             self.put(f"{result} = {held} if {better} else {result}")
         return Number(result, kind, max(each.bits for each in values), tag)
 
-    def _inlined(self, function: Any, node: ast.Call) -> Value:
+    def _inlined(self, function: Any, node: ast.Call) -> Item:
         """A call of a function of the program's, whose statements only compute."""
         callee = self.memory.callees.get((node, function))
         if callee is None:
@@ -207,7 +189,7 @@ class Calls(Expressions):
         if not self.called or node.value is None:
             raise Leaves("return")
         callee, depth = self.called[-1]
-        found = self.value(node.value)
+        found = self.item(node.value)
         self.settle()
         values = found if type(found) is tuple else (found,)
         if not all(isinstance(each, Number) for each in values):
@@ -245,10 +227,10 @@ class Callee:
             raise Leaves("a function with a special signature")
         names = [each.arg for each in signature.args]
         given: dict[str, ast.expr] = dict(zip(names, node.args, strict=False))
-        for each in node.keywords:
-            if each.arg not in names or each.arg in given:
+        for keyword in node.keywords:
+            if keyword.arg not in names or keyword.arg in given:
                 raise Leaves("a call with other names")
-            given[each.arg] = each.value
+            given[keyword.arg] = keyword.value
         defaults = function.__defaults__ or ()
         for name, value in zip(names[len(names) - len(defaults) :], defaults, strict=True):
             if type(value) in (int, float, bool):

@@ -14,24 +14,29 @@ from typing import Any
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import OTHER, ArrayKind, Object
 from lazyfuse.loops.rows import _UFUNCS as UFUNCS
+from lazyfuse.loops.text import Item, Known, Leaves, Maybe, Number, Row, Value, View
 from lazyfuse.loops.ufuncs import Ufuncs
-from lazyfuse.loops.text import Known, Leaves, Maybe, Number, Row, Value, View
 
 
 class Expressions(Ufuncs):
     """Writes expressions."""
 
-    def value(self, node: ast.expr, wanted: str = "") -> Value:
-        """The value of an expression. `wanted`: the dtype of the element that it will be."""
+    def item(self, node: ast.expr, wanted: str = "") -> Any:
+        """What an expression stands for: a value, or the values of a tuple. `wanted`: the dtype of
+        the element that it will be.
+        """
         node = self.named(node)
         walk = getattr(self, "of_" + type(node).__name__.lower(), None)
         if walk is None:
             raise Leaves(type(node).__name__)
-        if wanted and isinstance(node, (ast.Call, ast.IfExp)):
-            found: Value = walk(node, wanted)
-            return found
-        made: Value = walk(node)
-        return made
+        chooses = wanted and isinstance(node, (ast.Call, ast.IfExp))
+        return walk(node, wanted) if chooses else walk(node)
+
+    def value(self, node: ast.expr, wanted: str = "") -> Value:
+        found = self.item(node, wanted)
+        if not isinstance(found, (Number, Row)):
+            raise Leaves("a tuple")
+        return found
 
     def number(self, node: ast.expr, wanted: str = "") -> Number:
         found = self.value(node, wanted)
@@ -114,10 +119,10 @@ class Expressions(Ufuncs):
     def of_known(self, node: Known) -> Value:
         return node.number
 
-    def of_tuple(self, node: ast.Tuple) -> Value:
-        return tuple([self.handle(x) or self.kept(self.value(x)) for x in node.elts])
+    def of_tuple(self, node: ast.Tuple) -> Item:
+        return tuple([self.handle(x) or self.kept(self.item(x)) for x in node.elts])
 
-    def kept(self, value: Value) -> Value:
+    def kept(self, value: Item) -> Item:
         """A value that stays while names are assigned."""
         if isinstance(value, Number):
             tag = self.temp(value.tag) if value.tag else ""
@@ -151,9 +156,9 @@ class Expressions(Ufuncs):
         right = self.value(node.right)
         if isinstance(node.op, ast.MatMult):
             return self.dot(left, right, by_matmul=True)
-        if isinstance(left, Row) or isinstance(right, Row):
-            return self.of_rows(node.op, left, right)
-        return self.binary(node.op, left, right)
+        if isinstance(left, Number) and isinstance(right, Number):
+            return self.binary(node.op, left, right)
+        return self.of_rows(node.op, left, right)
 
     def of_unaryop(self, node: ast.UnaryOp) -> Value:
         if isinstance(node.op, ast.Not):
@@ -170,10 +175,10 @@ class Expressions(Ufuncs):
             function = UFUNCS.get(type(node.op))
             if function is None:
                 raise Leaves("an operator of an array")
-            if not isinstance(node.op, ast.USub) or found.code[0] != "f":
+            if not isinstance(node.op, ast.USub) or found.kind[0] != "f":
                 return self.ufunc(function, [found])
             element = found.element
-            return Row(found.code, found.length, lambda q: f"(-{element(q)})")
+            return Row(found.kind, found.length, lambda q: f"(-{element(q)})")
         kind, text = found.kind, found.text
         if isinstance(node.op, ast.USub):
             if kinds.is_float(kind) or kinds.is_complex(kind):
@@ -199,8 +204,6 @@ class Expressions(Ufuncs):
             if function is None or len(node.ops) > 1:
                 raise Leaves("a comparison of arrays")
             return self.ufunc(function, [left, right])  # type: ignore[return-value]
-        if not isinstance(left, Number):
-            raise Leaves("a comparison of tuples")
         first = left
         result = ""
         opened = 0

@@ -7,9 +7,16 @@ int64, float64 or a truth value.
 
 from __future__ import annotations
 
+import inspect
+from itertools import product
+from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from lazyfuse.arrays.ndarray import geometry, ndarray
+from lazyfuse.arrays.scalars import scalar, value_of
+from lazyfuse.registry import OURS
 
 PYTHON = {"int": "i8", "float": "f8", "bool": "b1", "complex": "c16"}
 """Python's numbers, by their kind, and the dtype that NumPy gives them."""
@@ -30,6 +37,8 @@ CASTS = {
     for code in SCALARS
 }
 """What makes an element of each dtype in the text."""
+WIDE = ("f8", "i8", "c16")
+"""The dtypes whose elements are as the numbers of the text."""
 SMALL = 40
 """Python integers at entry have at most so many bits: sums and products of a few do not overflow.
 Larger ones have the kind "big"."""
@@ -113,6 +122,20 @@ def is_bool(kind: str) -> bool:
     return kind in ("bool", "b1")
 
 
+def promoted(*given: str) -> str | None:
+    """NumPy's type for numbers and arrays of these kinds (NEP 50); None if it is none of ours, or
+    not always the same.
+    """
+    weak: dict[str, Any] = {"int": 0, "float": 0.0, "complex": 0j, "bool": np.dtype(bool)}
+    found = {
+        np.result_type(
+            *[weak.get(each) or weak.get(each, np.dtype(PYTHON.get(each, each))) for each in one]
+        )
+        for one in product(*[each.split("|") for each in given])
+    }
+    return DTYPES.get(found.pop()) if len(found) == 1 else None
+
+
 def limits(code: str) -> tuple[int, int]:
     """The least and the largest integer of a dtype."""
     high = (1 << (8 * int(code[1:]) - (code[0] == "i"))) - 1
@@ -135,3 +158,49 @@ def of_array(real: Any) -> ArrayKind | str:
         if flags.aligned
         else OTHER
     )
+
+
+def of_value(value: Any) -> tuple[Any, Any]:
+    """The kind of a name's value, and the value as the loop takes it."""
+    kind = type(value)
+    if kind is int:
+        small = -(1 << SMALL) < value < 1 << SMALL
+        return ("int", value) if small else (OTHER, value)
+    if kind is float or kind is bool or kind is complex:
+        return kind.__name__, value
+    if kind is ndarray:
+        return of_array(geometry(value)), value
+    if kind is np.ndarray:
+        return of_array(value), value
+    code = TYPES.get(kind)
+    if code is not None:
+        return code, value
+    if kind is scalar:
+        return of_value(value_of(value))
+    if value is UNBOUND:
+        return UNBOUND, value
+    if kind is list:
+        return LIST, value
+    if kind in _OBJECTS or isinstance(value, (type, ModuleType)):
+        return Object(value), value
+    return OTHER, value
+
+
+def attribute(owner: Any, name: str, is_written: bool) -> Any:
+    """The attribute of an object that only keeps it; `UNBOUND` for others."""
+    kind = type(owner)
+    if is_written and getattr(kind, "__setattr__", None) is not object.__setattr__:
+        return UNBOUND
+    plain = getattr(kind, "__getattribute__", None) is object.__getattribute__
+    if not plain or hasattr(kind, "__getattr__"):
+        return UNBOUND
+    of_class = inspect.getattr_static(kind, name, UNBOUND)
+    if type(of_class) is MemberDescriptorType:
+        return getattr(owner, name, UNBOUND)
+    if hasattr(of_class, "__get__") or hasattr(of_class, "__set__"):
+        return UNBOUND
+    return getattr(owner, "__dict__", {}).get(name, of_class)
+
+
+_OBJECTS = {FunctionType, BuiltinFunctionType, np.ufunc, OURS[np.ufunc]}
+"""What is known by its identity, beside modules and types."""

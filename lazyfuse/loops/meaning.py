@@ -24,8 +24,9 @@ from lazyfuse.loops.text import (
     ROOM,
     SCRATCH,
     Again,
-    Kinds,
     Handle,
+    Item,
+    Kinds,
     Known,
     Leaves,
     Meant,
@@ -495,11 +496,15 @@ class Writer(Calls):
         if len(node.targets) == 1 and isinstance(target, ast.Subscript):
             self._store(target, node.value)
             return
-        found = self.handle(node.value) or self.value(node.value)
+        found = self.handle(node.value) or self.item(node.value)
         if type(found) is tuple and len(node.targets) == 1 and isinstance(target, ast.Tuple):
             self._unpack(target, found)
             return
-        if any(not isinstance(each, ast.Name) for each in node.targets):
+        made = isinstance(found, Row) and (found.part is None or found.part.view is None)
+        several = len(node.targets) > 1
+        if (any(not isinstance(x, ast.Name) for x in node.targets) and several) or (
+            made and several
+        ):
             raise Leaves("several targets")
         self.settle()
         for each in node.targets:
@@ -530,7 +535,7 @@ class Writer(Calls):
             else:
                 self.put(f"{found[0]}[{found[1]}] = {kept_value}")
 
-    def assign(self, target: ast.expr, value: Any) -> None:
+    def assign(self, target: ast.expr, value: Item) -> None:
         """Give a value, or the values of a tuple, to names."""
         target = self.named(target)
         if isinstance(target, ast.Tuple) and type(value) is tuple:

@@ -10,11 +10,8 @@ from __future__ import annotations
 import ast
 import sys
 
-import numpy as np
-
 from lazyfuse.loops import kinds
 from lazyfuse.loops.text import BITS, Leaves, Number, Text
-
 
 _COMPLEX: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Pow: "*"}
 
@@ -59,7 +56,7 @@ class Numbers(Text):
             if "float" in (a, b):
                 return self._floats(op, first, second, "float")
             return self._integers(op, first, second)
-        code = self.promoted(first, second)
+        code = self.promoted(a, b)
         if code is None:
             raise Leaves("types that do not mix")
         if code[0] == "f":
@@ -97,23 +94,13 @@ class Numbers(Text):
             return "complex" if self._is_pythons(a, b) else "c16"
         if a in kinds.PYTHON and b in kinds.PYTHON:
             return "float" if "float" in (a, b) or isinstance(op, ast.Div) else "int"
-        code = self.promoted(Number("", a), Number("", b))
+        code = self.promoted(a, b)
         return "f8" if code is not None and code[0] != "f" and isinstance(op, ast.Div) else code
 
     @staticmethod
-    def promoted(first: Number, second: Number) -> str | None:
-        """NumPy's type for two numbers (NEP 50)."""
-        a, b = first.kind, second.kind
-        if "b1" in (a, b):
-            return None
-        for one, other in ((a, b), (b, a)):
-            if one in kinds.PYTHON:
-                if one == "float":
-                    return other if other[0] == "f" else "f8"
-                return other
-        found = np.promote_types(a, b)
-        code = found.kind + str(found.itemsize)
-        return code if code in kinds.SCALARS else None
+    def promoted(first: str, second: str) -> str | None:
+        """NumPy's type for two numbers; None if it is not known."""
+        return None if "b1" in (first, second) else kinds.promoted(first, second)
 
     def _integers(self, op: ast.operator, first: Number, second: Number) -> Number:
         """Python's integers: beyond 64 bits Python goes on."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -135,17 +135,14 @@ class Rows(Numbers):
 
     def gathered(self, array: Array, places: Value) -> Row:
         """`array[places]`: a new array."""
-        if isinstance(places, Row) and places.code == "b1" and len(array.sizes) == 1:
+        if isinstance(places, Row) and places.kind == "b1" and len(array.sizes) == 1:
             return self._selected(array, places)
-        if not isinstance(places, Row) or places.code[0] not in "iu" or len(array.sizes) != 1:
+        if not isinstance(places, Row) or places.kind[0] not in "iu" or len(array.sizes) != 1:
             raise Leaves("an index of this type")
-        size = array.sizes[0]
-        self.temps += 1
-        q, bad = f"q{self.temps}", self.temp("0")
-        at = places.element(q)
-        self.open(f"for {q} in range({places.length}):")
-        self.put(f"{bad} = 1 if ({at} < -{size}) | ({at} >= {size}) else {bad}")
-        self.close()
+        size, bad = array.sizes[0], self.temp("0")
+        with self.each(places.length, is_alone=False) as q:
+            at = places.element(q)
+            self.put(f"{bad} = 1 if ({at} < -{size}) | ({at} >= {size}) else {bad}")
         self.leave(f"{bad} != 0")
         part = self.part_of(array, [ast.Slice()])
         one = self.whole(part).element
@@ -160,33 +157,30 @@ class Rows(Numbers):
         """`array[mask]`: a new array."""
         part = self.part_of(array, [ast.Slice()])
         self.leave(f"{mask.length} != {part.length}")
-        code = array.kind.code
-        held = self.room(mask.length, code)
-        self.temps += 1
-        q, count = f"q{self.temps}", self.temp("int64(0)")
+        held = self.room(mask.length, part.code)
+        count = self.temp("int64(0)")
         self.put(f"patience = patience + {mask.length}")
-        self.open(f"for {q} in range({mask.length}):")
-        self.open(f"if {mask.element(q)}:")
-        step = q if part.step == "int64(1)" else f"{q} * {part.step}"
-        self.put(f"{held}[{count}] = {part.pointer}[{part.first} + {step}]")
-        self.put(f"{count} = {count} + 1")
-        self.close()
-        self.close()
-        return self.whole(Part(held, "int64(0)", count, "int64(1)", code))
+        with self.each(mask.length, is_alone=False) as q, self.under(f"if {mask.element(q)}:"):
+            self.put(f"{held}[{count}] = {part.pointer}[{part.at(q)}]")
+            self.put(f"{count} = {count} + 1")
+        return self.whole(Part(held, "int64(0)", count, "int64(1)", part.code))
 
     def where(self, test: Value, first: Value, second: Value) -> Row:
         """`np.where` of rows."""
-        if not isinstance(test, Row) or test.code != "b1":
+        if not isinstance(test, Row) or test.kind != "b1":
             raise Leaves("`where` of other than truth values")
-        codes = [each.code if isinstance(each, Row) else each.kind for each in (first, second)]  # type: ignore[union-attr]
-        code = self._common(codes) if any(isinstance(x, Row) for x in (first, second)) else ""
-        if not code:
-            raise Leaves("`where` of numbers")
-        for each in (first, second):
-            if isinstance(each, Row) and each.length != test.length:
-                self.leave(f"{each.length} != {test.length}")
+        code = self.common(first, second)
+        self.alike_long(test, first, second)
         a, b = [self._element(each, code) for each in (first, second)]
         return Row(code, test.length, lambda q: f"({a(q)} if {test.element(q)} else {b(q)})")
+
+    def alike_long(self, *values: Value) -> str:
+        """The length of rows; leaves where they differ: one element would be repeated."""
+        first, *others = [each.length for each in values if isinstance(each, Row)]
+        for each in others:
+            if each != first:
+                self.leave(f"{each} != {first}")
+        return first
 
     def loaded(self, pointer: str, at: str, code: str) -> str:
         element = f"{pointer}[{at}]"
@@ -194,7 +188,7 @@ class Rows(Numbers):
             return f"({element} != 0)"
         if code == "f4":
             return f"float64({element})"
-        return element if code in ("f8", "i8", "c16") else f"int64({element})"
+        return element if code in kinds.WIDE else f"int64({element})"
 
     def inside(self, node: ast.expr, size: str) -> str:
         """An index along an axis, counted from its beginning; leaves where there is none."""
@@ -290,13 +284,12 @@ class Rows(Numbers):
 
     def whole(self, part: Part) -> Row:
         """The elements of a view."""
-
-        def element(q: str) -> str:
-            step = q if part.step == "int64(1)" else f"{q} * {part.step}"
-            at = step if part.first == "int64(0)" else f"{part.first} + {step}"
-            return self.loaded(part.pointer, at, part.code)
-
-        return Row(part.code, part.length, element, part)
+        return Row(
+            part.code,
+            part.length,
+            lambda q: self.loaded(part.pointer, part.at(q), part.code),
+            part,
+        )
 
     def handle(self, node: ast.expr) -> Handle | None:
         """The array that a name holds."""
@@ -326,32 +319,32 @@ class Rows(Numbers):
         held = row.part
         if held is None or (held.first, held.step) != ("int64(0)", "int64(1)"):
             held = self.computed(row)
-        kind = ArrayKind(row.code, 1, True, True)
+        kind = ArrayKind(row.kind, 1, True, True)
         pointer, count, step, origin = self.array_words(name, kind)
-        size = self.temp(f"({row.length} * {row.code[1:]} + 63) // 64 * 64")
-        block = self.temp("arena") if name in self.memory.aliased else f"{pointer}lace"
-        if name not in self.memory.aliased:
-            self.own.add(block)
-            self.open(f"if {size} > {block}_size:")
-        self.leave(f"arena + {size} > meta[{END}]")
-        self.put(f"{block} = arena")
-        self.put(f"arena = arena + {size}")
-        if name not in self.memory.aliased:
-            self.put(f"{block}_size = {size}")
-            self.close()
-        self.put(f"{pointer} = pointer_{row.code}({block})")
-        self.temps += 1
-        q = f"q{self.temps}"
-        value = f"{held.pointer}[{q}]"
-        if row.code not in ("f8", "i8", "c16"):
-            value = f"{kinds.CASTS[row.code]}({value})"
-        self.open(f"for {q} in range({row.length}):")
-        self.put("independent()")
-        self.put(f"{pointer}[{q}] = {value}")
-        self.close()
+        size = self.temp(f"({row.length} * {row.kind[1:]} + 63) // 64 * 64")
+        is_shared = name in self.memory.aliased
+        block = self.temp("arena") if is_shared else f"{pointer}lace"
+        with self.under("if True:" if is_shared else f"if {size} > {block}_size:"):
+            self.leave(f"arena + {size} > meta[{END}]")
+            self.put(f"{block} = arena")
+            self.put(f"arena = arena + {size}")
+            if not is_shared:
+                self.own.add(block)
+                self.put(f"{block}_size = {size}")
+        self.put(f"{pointer} = pointer_{row.kind}({block})")
+        whole = Part(pointer, "int64(0)", row.length, "int64(1)", row.kind)
+        self.copied(held, whole)
         for word, text in ((count, row.length), (step, "int64(1)"), (origin, "int64(-1)")):
             self.put(f"{word} = {text}")
         self.assigned(name, kind)
+
+    def copied(self, source: Part, target: Part) -> None:
+        """Write elements that are in working memory."""
+        with self.each(target.length) as q:
+            element = f"{source.pointer}[{source.at(q)}]"
+            if target.code not in kinds.WIDE:
+                element = f"{kinds.CASTS[target.code]}({element})"
+            self.put(f"{target.pointer}[{target.at(q)}] = {element}")
 
     def assigned(self, name: str, kind: Any) -> None:
         """A name has a value of this kind."""
@@ -371,54 +364,43 @@ class Rows(Numbers):
     def of_rows(self, op: ast.operator, left: Value, right: Value) -> Row:
         """An operator on arrays, element by element."""
         sign = _SIGNS.get(type(op))
-        if sign is None:
+        if sign is None or any(kinds.is_complex(each.kind) for each in (left, right)):
             return self._by_ufunc(op, left, right)
-        codes = [each.code if isinstance(each, Row) else each.kind for each in (left, right)]
-        if any(kinds.is_complex(each) for each in codes):
-            return self._by_ufunc(op, left, right)
-        code = self._common(codes)
+        code = self.common(left, right)
         if code[0] != "f" and sign == "/":
             code = "f8"
         if code[0] == "f" and sign not in "+-*/":
             raise Leaves("an operator of arrays of floats")
-        counts = [each.length for each in (left, right) if isinstance(each, Row)]
-        if len(counts) == 2 and counts[0] != counts[1]:
-            # one element would be repeated: Python does that
-            self.leave(f"{counts[0]} != {counts[1]}")
+        count = self.alike_long(left, right)
         a, b = [self._element(each, code) for each in (left, right)]
-        return Row(code, counts[0], lambda q: self.fitted(f"({a(q)} {sign} {b(q)})", code))
+        return Row(code, count, lambda q: self.fitted(f"({a(q)} {sign} {b(q)})", code))
 
     def _by_ufunc(self, op: ast.operator, left: Value, right: Value) -> Row:
         given, function = [left, right], _UFUNCS.get(type(op))
         if isinstance(op, ast.Pow) and isinstance(right, Number):
             function = _POWERS.get(right.text)  # NumPy looks at the exponent
             given = [left]
-        if function is None or (isinstance(left, Row) and left.code == "f4"):
+        if function is None or (isinstance(left, Row) and left.kind == "f4"):
             raise Leaves("an operator of arrays")
         return self.ufunc(function, given)  # type: ignore[return-value]
 
-    def _common(self, codes: list[str]) -> str:
-        """NumPy's type for an array and an array or a number (NEP 50)."""
-        if any("|" in each for each in codes):
-            every = {self._common(list(each)) for each in product(*[x.split("|") for x in codes])}
-            if len(every) > 1:
-                raise Leaves("an operator of a number of several types")
-            return every.pop()
-        plain = [each for each in codes if each not in kinds.PYTHON]
-        if any(each in ("b1", "u8") for each in plain) or "bool" in codes:
-            raise Leaves("an operator of truth values")
-        found = np.dtype(plain[0]) if len(plain) == 1 else np.promote_types(*plain)
-        if found.kind != "f" and "float" in codes:
-            return "f8"
-        code = found.kind + str(found.itemsize)
-        if code not in kinds.SCALARS:
-            raise Leaves("an operator of arrays of this type")
+    @staticmethod
+    def common(*values: Value) -> str:
+        """NumPy's type for rows, or rows and numbers."""
+        given = [each.kind for each in values]
+        code = kinds.promoted(*given)
+        if (
+            code is None
+            or {"b1", "bool"} & set(given)
+            or not any(isinstance(x, Row) for x in values)
+        ):
+            raise Leaves("arrays of these types")
         return code
 
     @staticmethod
     def fitted(text: str, code: str) -> str:
         """A result as an element of that type: integers wrap, as in NumPy."""
-        if code in ("f8", "i8", "c16"):
+        if code in kinds.WIDE:
             return text
         if code == "f4":
             return f"float64(float32({text}))"
@@ -427,7 +409,7 @@ class Rows(Numbers):
     def _element(self, value: Value, code: str) -> Callable[[str], str]:
         if isinstance(value, Row):
             element = value.element
-            if code[0] == "f" and value.code[0] != "f":
+            if code[0] == "f" and value.kind[0] != "f":
                 return lambda q: self.fitted(f"float64({element(q)})", code)
             return element
         text = self.widened(value)
@@ -453,110 +435,91 @@ class Rows(Numbers):
         """The elements of an expression in working memory, as that type; leaves where NumPy would
         warn.
         """
-        code = code or row.code
+        code = code or row.kind
         memory = self.room(row.length, {"f": "f8", "c": "c16"}.get(code[0], "i8"))
-        self.temps += 1
-        q = f"q{self.temps}"
         self.put(f"patience = patience + {row.length}")
         self.put("clear_flags()")
-        self.open(f"for {q} in range({row.length}):")
-        self.put("independent()")  # nothing else lies in working memory
-        element = row.element(q)
-        if code != row.code:
-            element = self.fitted(f"float64({element})" if code[0] == "f" else element, code)
-        self.put(f"{memory}[{q}] = {element}")
-        self.close()
-        if code[0] in "fc" or row.code[0] == "f":
+        with self.each(row.length) as q:  # nothing else lies in working memory
+            element = row.element(q)
+            if code != row.kind:
+                element = self.fitted(f"float64({element})" if code[0] == "f" else element, code)
+            self.put(f"{memory}[{q}] = {element}")
+        if code[0] in "fc" or row.kind[0] == "f":
             self.leave("(test_flags() & 11) != 0")
         return Part(memory, "int64(0)", row.length, "int64(1)", code)
 
     def _store_row(self, target: ast.Subscript, found: Value, in_place: bool = False) -> None:
         self.settle()
         part = self.part(ast.Subscript(target.value, target.slice, ast.Store()))
-        self.temps += 1
-        q = f"q{self.temps}"
-        step = q if part.step == "int64(1)" else f"{q} * {part.step}"
-        at = f"{part.first} + {step}"
         if part.step != "int64(1)":
             self.leave(f"({part.step} == 0) & ({part.length} > 1)")
         if isinstance(found, Row):
-            special = {"b1", "c16"} & {part.code, found.code}
-            if special and part.code != found.code:
+            special = {"b1", "c16"} & {part.code, found.kind}
+            if special and part.code != found.kind:
                 raise Leaves("an assignment between types")
-            if part.code[0] != "f" and found.code[0] == "f":
+            if part.code[0] != "f" and found.kind[0] == "f":
                 raise Leaves("an assignment of floats to integers")
-            if in_place and not np.can_cast(found.code, part.code, "same_kind"):
+            if in_place and not np.can_cast(found.kind, part.code, "same_kind"):
                 raise Leaves("an operator in place between types")
             if found.length != part.length:
                 self.leave(f"{found.length} != {part.length}")
-            held = self.computed(found, part.code)
-            value = f"{held.pointer}[{q}]"
-            if part.code not in ("f8", "i8", "c16"):
-                value = f"{kinds.CASTS[part.code]}({value})"
-        else:
-            value = self.temp(self.as_element(found, part.code))
+            self.copied(self.computed(found, part.code), part)
+            return
+        value = self.temp(self.as_element(found, part.code))
         self.settle()
-        self.open(f"for {q} in range({part.length}):")
-        self.put("independent()")
-        self.put(f"{part.pointer}[{at}] = {value}")
-        self.close()
+        with self.each(part.length) as q:
+            self.put(f"{part.pointer}[{part.at(q)}] = {value}")
 
     def reduced(self, name: str, row: Row) -> Number:
         """`row.sum()` and others; leaves where the row is empty, and where zeros or NaN decide."""
-        if row.code == "b1" and name in ("any", "all", "sum"):
+        if row.kind == "b1" and name in ("any", "all", "sum"):
             return self._counted(name, row)
-        if row.code in ("b1", "f4", "c16") or name not in ("sum", "mean", "max", "min", *_PLACES):
+        if row.kind in ("b1", "f4", "c16") or name not in ("sum", "mean", "max", "min", *_PLACES):
             raise Leaves(f"{name} of an array of this type")
-        if name == "sum" and row.code[0] == "u":
+        if name == "sum" and row.kind[0] == "u":
             raise Leaves("a sum of uint64")
-        is_float = row.code[0] == "f"
+        is_float = row.kind[0] == "f"
         if name != "sum":
             self.leave(f"{row.length} == 0")
         if name == "mean" and not is_float:
             raise Leaves("mean of integers")
         held = self.computed(row)
-        self.temps += 1
-        q = f"q{self.temps}"
-        element = f"{held.pointer}[{q}]"
         if name in ("sum", "mean"):
+            total = self.temp("0.0" if is_float else "int64(0)")
             if is_float:
-                total = f"pairwise_f8({held.pointer}, {row.length}) if {row.length} > 0 else 0.0"
-                total = self.temp(total)
+                with self.under(f"if {row.length} > 0:"):
+                    self.put(f"{total} = pairwise_f8({held.pointer}, {row.length})")
                 self.leave(f"{total} - {total} != 0.0")
-                if name == "mean":
-                    total = self.temp(f"{total} / float64({row.length})")
-                return Number(total, "f8")
-            total = self.temp("int64(0)")
-            self.open(f"for {q} in range({row.length}):")
-            self.put(f"{total} = {total} + {element}")
-            self.close()
-            return Number(total, "i8")
+            else:
+                with self.each(row.length, is_alone=False) as q:
+                    self.put(f"{total} = {total} + {held.pointer}[{q}]")
+            if name == "mean":
+                total = self.temp(f"{total} / float64({row.length})")
+            return Number(total, "f8" if is_float else "i8")
         sign = ">" if name.endswith("max") else "<"
         best, place = self.temp(f"{held.pointer}[0]"), self.temp("int64(0)")
         odd = self.temp("int64(0)")
-        self.open(f"for {q} in range({row.length}):")
-        if is_float:
-            self.put(f"{odd} = 1 if {element} != {element} else {odd}")
-        self.open(f"if {element} {sign} {best}:")
-        self.put(f"{best} = {element}")
-        self.put(f"{place} = {q}")
-        self.close()
-        self.close()
+        with self.each(row.length, is_alone=False) as q:
+            element = f"{held.pointer}[{q}]"
+            if is_float:
+                self.put(f"{odd} = 1 if {element} != {element} else {odd}")
+            with self.under(f"if {element} {sign} {best}:"):
+                self.put(f"{best} = {element}")
+                self.put(f"{place} = {q}")
         if is_float:
             self.leave(f"{odd} != 0")
         if name in _PLACES:
             return Number(place, "i8", kinds.SMALL)
         if is_float:
             self.leave(f"{best} == 0.0")  # NumPy may find the other zero
-        return Number(best, row.code)
+        return Number(best, row.kind)
 
     def _counted(self, name: str, row: Row) -> Number:
         """How many truth values hold, or whether any, or all do."""
-        count, q = self.temp("int64(0)"), f"r{self.temps}"
+        count = self.temp("int64(0)")
         self.put(f"patience = patience + {row.length}")
-        self.open(f"for {q} in range({row.length}):")
-        self.put(f"{count} = {count} + (1 if {row.element(q)} else 0)")
-        self.close()
+        with self.each(row.length, is_alone=False) as q:
+            self.put(f"{count} = {count} + (1 if {row.element(q)} else 0)")
         if name == "sum":
             return Number(count, "i8", kinds.SMALL)
         return Number(f"({count} {'> 0' if name == 'any' else f'== {row.length}'})", "b1")
@@ -565,30 +528,18 @@ class Rows(Numbers):
         """The product of two rows, by NumPy's BLAS."""
         if not (isinstance(left, Row) and isinstance(right, Row)):
             raise Leaves("a product of other than rows")
-        if left.code != "f8" or right.code != "f8":
+        if left.kind != "f8" or right.kind != "f8":
             raise Leaves("a product of this type")
-        if left.length != right.length:
-            self.leave(f"{left.length} != {right.length}")
-        first = left.part or self.computed(left)
-        second = right.part or self.computed(right)
-        count = self.temp(first.length)
+        count = self.temp(self.alike_long(left, right))
         texts = []
-        for each in (first, second):
-            step = self.temp(each.step)
-            start = self.temp(each.first)
-            if step.startswith("t") and "-" in each.step:
+        for each in [x.part or self.computed(x) for x in (left, right)]:
+            if each.step[:2] == "(-":
                 if by_matmul:
                     raise Leaves("a product of what runs backwards")
-                # NumPy copies it
-                memory = self.room(count)
-                self.temps += 1
-                q = f"q{self.temps}"
-                self.open(f"for {q} in range({count}):")
-                self.put("independent()")
-                self.put(f"{memory}[{q}] = {each.pointer}[{start} + {q} * {step}]")
-                self.close()
-                texts.append(f"{memory}, int64(1)")
-                continue
+                memory = Part(self.room(count), "int64(0)", count, "int64(1)", "f8")
+                self.copied(each, memory)  # so does NumPy
+                each = memory
+            step, start = self.temp(each.step), self.temp(each.first)
             if each.step != "int64(1)":
                 self.leave(f"({step} <= 0) & ({count} > 1)")
             texts.append(f"shifted({each.pointer}, {start}), {step}")

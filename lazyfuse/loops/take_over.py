@@ -9,57 +9,32 @@ from __future__ import annotations
 
 import ast
 import ctypes
-import inspect
 import itertools
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from types import (
-    BuiltinFunctionType,
-    CodeType,
-    FunctionType,
-    MemberDescriptorType,
-    ModuleType,
-)
+from types import CodeType, FunctionType
 from typing import Any
 
-import numpy as np
-
 from lazyfuse.arrays.conversion import FOREIGN  # noqa: F401  (completes the array type)
-from lazyfuse.arrays.ndarray import export, geometry, ndarray, wrap
-from lazyfuse.arrays.scalars import scalar, value_of
-from lazyfuse.devices.base import Source
 from lazyfuse.devices.caches import register
 from lazyfuse.loops import kinds
+from lazyfuse.loops.entering import Version
 from lazyfuse.loops.items import MARK, form, items_of, length
-from lazyfuse.loops.kinds import LIST, OTHER, RANGE, UNBOUND, ArrayKind, Object
+from lazyfuse.loops.kinds import OTHER, RANGE, UNBOUND
 from lazyfuse.loops.meaning import meaning
 from lazyfuse.loops.text import (
-    APPENDED,
-    ARENA,
-    ASKED,
     BROKE,
     CUR,
     DOTTED,
-    END,
     FINISHED,
     FIRST,
-    ROOM,
-    SCRATCH,
-    STEP,
-    STOP,
-    Meant,
     Refused,
-    View,
     attributes,
     numbered,
 )  # fmt: skip
-from lazyfuse.loops.ufuncs import addresses
-from lazyfuse.registry import OURS
-from lazyfuse.runtime.layout.meta_arrays import address
 from lazyfuse.runtime.numerics import errstate
-from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.scheduling import evaluate
 from lazyfuse.runtime.scheduling.evaluate import begin_quietly
 
@@ -121,16 +96,38 @@ def _poll() -> int:
 
 _POLL = ctypes.PYFUNCTYPE(ctypes.c_int)(_poll)
 _POLL_ADDRESS = ctypes.cast(_POLL, ctypes.c_void_p).value
-_Entry = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 
 
 class Loop:
     """A loop of the program's text."""
 
     __slots__ = (
-        "compiled_seconds", "compiled_turns", "entered", "forever", "is_dead", "kind", "left",
-        "items", "missed", "names", "no_name", "node", "on", "path", "paths", "ready", "refused", "seconds", "skips",
-        "stored", "strange", "tick", "turns", "unbound", "versions", "written",
+        "compiled_seconds",
+        "compiled_turns",
+        "entered",
+        "forever",
+        "is_dead",
+        "items",
+        "kind",
+        "left",
+        "missed",
+        "names",
+        "no_name",
+        "node",
+        "on",
+        "path",
+        "paths",
+        "ready",
+        "refused",
+        "seconds",
+        "skips",
+        "stored",
+        "strange",
+        "tick",
+        "turns",
+        "unbound",
+        "versions",
+        "written",
     )  # fmt: skip
 
     def __init__(
@@ -178,39 +175,6 @@ class Loop:
                 return
             later = itertools.chain(itertools.repeat(False, self.skips), itertools.repeat(True))
             self.tick = later.__next__
-
-
-class Version:
-    """A loop compiled for names of certain kinds."""
-
-    def __init__(self, loop: Loop, meant: Meant) -> None:
-        self.loop, self.meant = loop, meant
-        self.source = Source("numba", "loop", meant.text, 0, (), ())
-        self.call: Any = None
-        self.program: Any = None
-        self.arena: Any = None
-        self.loops = [(at, addresses(each, index)) for each, index, at in meant.functions]
-        self.Words = ctypes.c_int64 * meant.words
-        self.Floats = ctypes.c_double * meant.words
-
-    def is_ready(self) -> bool:
-        """Whether it can be entered; compiled in the background."""
-        if self.call is None:
-            device = devices.cpu()
-            device.prepare_loops()
-            self.program = device.soon(self.source)
-            if self.program is not None:
-                self.call = _Entry(self.program.entry)
-                self.loop.ready = True
-        return self.call is not None
-
-    def why_never(self) -> str:
-        """Why it cannot be compiled."""
-        return devices.cpu().why_never(self.source)
-
-    def is_current(self) -> bool:
-        """Whether the functions that it contains are still those of the program."""
-        return all(get(*given) is value for get, given, value in self.meant.constants)
 
 
 class Exit:
@@ -346,12 +310,12 @@ class Run:
         entry: dict[str, Any] = {}
         held: dict[str, Any] = {}
         for name, value in zip(loop.names, values, strict=True):
-            entry[name], held[name] = _kind(value)
+            entry[name], held[name] = kinds.of_value(value)
         for name, attribute in loop.paths:
-            found = _attribute(held[name], attribute, (name, attribute) in loop.written)
+            found = kinds.attribute(held[name], attribute, (name, attribute) in loop.written)
             if found is not UNBOUND:
                 dotted = DOTTED.format(name, attribute)
-                entry[dotted], held[dotted] = _kind(found)
+                entry[dotted], held[dotted] = kinds.of_value(found)
         if type(self.items) is range:
             if not _is_small(self.items):
                 return None
@@ -360,7 +324,7 @@ class Run:
             entry["*"] = form(self.items, leaves)
             for k, each in enumerate(leaves):
                 name = MARK.format(k)
-                entry[name], held[name] = _kind(each)
+                entry[name], held[name] = kinds.of_value(each)
                 if type(each) is range:
                     entry[name] = RANGE if _is_small(each) else OTHER
         key = tuple(entry.values())
@@ -368,14 +332,14 @@ class Run:
         if version is None or not version.is_current():
             version = self._version(entry, key)
             if version is None:
-                self._misses += 1
-                self._whole = self._misses > 1  # the kinds after a turn of Python's do not fit
+                self._missed()
                 return None
         if not version.is_ready():
             why = version.why_never()
             if why:
                 loop.give_up(f"does not compile: {why}")
             return None
+        loop.ready = True
         return self._enter(version, held)
 
     def _version(self, entry: dict[str, Any], key: Any) -> Version | None:
@@ -386,7 +350,8 @@ class Run:
             loop.give_up(loop.refused or "its names have too many types")
             return None
         try:
-            version = Version(loop, meaning(loop.node, entry, _function_of))
+            meant = meaning(loop.node, entry, _function_of)
+            version = Version(loop.stored, loop.written, meant)
         except Refused as why:
             loop.refused = str(why)
             loop.versions[key] = None
@@ -400,118 +365,25 @@ class Run:
         return version
 
     def _enter(self, version: Version, held: dict[str, Any]) -> Exit | None:
-        loop, meant = self.loop, version.meant
+        loop, items = self.loop, self.items
+        cur, stop, step = self.at, self.count, 1
+        if type(items) is range:
+            cur, stop, step = items.start + self.at * items.step, items.stop, items.step
         self._entered = True
-        words = version.Words()
-        floats = version.Floats.from_buffer(words)
-        words[ASKED] = _POLL_ADDRESS or 0
-        if type(self.items) is range:
-            items = self.items
-            words[CUR] = items.start + self.at * items.step
-            words[STOP], words[STEP] = items.stop, items.step
-        elif self.items is not None:
-            words[CUR], words[STOP], words[STEP] = self.at, self.count, 1
-        begin = words[CUR]
-        most, reals = 64, []
-        for name, kind, at in meant.enters:
-            if kind is UNBOUND:
-                continue
-            value = held[name]
-            if kind == RANGE:
-                words[at : at + 3] = [value.start, value.step, len(value)]
-            elif type(kind) is ArrayKind:
-                if type(value) is ndarray:
-                    # whatever happens meanwhile, reads and writes go to this memory
-                    value = export(value)
-                    if kinds.of_array(value) != kind:
-                        return None
-                reals.append(value)
-                size, rank = int(kind.code[1:]), kind.rank
-                words[at] = address(value)
-                at += 1
-                for length, step in zip(value.shape, value.strides, strict=True):
-                    words[at], words[at + rank] = length, step // size
-                    most = max(most, length)
-                    at += 1
-            elif kinds.register(kind) == "f8":
-                floats[at] = value
-            elif kinds.is_complex(kind):
-                floats[at], floats[at + 1] = value.real, value.imag
-            else:
-                words[at] = int(value)
-        if meant.blocks:
-            reals.append(np.empty(2 * most * meant.blocks))
-            words[SCRATCH], words[ROOM] = address(reals[-1]), most
-        arena, whose = None, ndarray
-        if meant.makes is not None:
-            classes = {type(held[name]) for name in meant.origins} | meant.makes
-            if len(classes) != 1:
-                return None
-            (whose,) = classes
-            arena, version.arena = version.arena, None  # a signal handler may enter it, too
-            size = min(max(4 * most, 1 << 13), 1 << 21)
-            if arena is None or len(arena) < size:
-                arena = np.empty(size)
-            words[ARENA] = address(arena)
-            words[END] = words[ARENA] + arena.nbytes
-        appended = {}
-        for name, (_, at) in meant.lists.items():
-            appended[name] = np.empty(2 * APPENDED, "i8")
-            words[at] = address(appended[name])
-        if len({id(held[name]) for name in appended}) != len(appended):
-            return None
-        for at, both in version.loops:
-            words[at : at + 2] = both
         began = time.perf_counter()
-        memory = ctypes.addressof(words)
-        code = version.call(memory, memory)
+        out = version.enter((_POLL_ADDRESS or 0, cur, stop, step), held)
+        if out is None:
+            self._missed()
+            return None
         loop.compiled_seconds += time.perf_counter() - began
-        stored = [*loop.stored, *[DOTTED.format(*each) for each in loop.written]]
-        made = [UNBOUND] * len(stored)
-        left = meant.leaves.get(code, {})
-        flags, own = meant.flags, {}
-        for k, name in enumerate(stored):
-            kind = left.get(name)
-            if kind is None or (name in flags and not words[flags[name]]):
-                continue
-            slot = meant.slots[name, kind]
-            if type(kind) is ArrayKind:
-                origin, place, size = words[slot : slot + 3]
-                if origin >= 0:
-                    made[k] = held[meant.origins[origin]]
-                    continue
-                if place not in own:
-                    kept = (ctypes.c_char * (size * int(kind.code[1:]))).from_address(place)
-                    real = np.frombuffer(kept, kinds.MAKERS[kind.code]).copy()
-                    own[place] = wrap(real) if whose is ndarray else real
-                made[k] = own[place]
-                continue
-            if type(kind) is View:
-                rank = held[kind.base].ndim
-                keys: list[Any] = words[slot : slot + rank]
-                first = keys[kind.axis]
-                keys[kind.axis] = slice(first, first + words[slot + rank])
-                made[k] = held[kind.base][tuple(keys)]
-                continue
-            if "|" in kind:
-                kind = kind.split("|")[words[slot + 2]]
-            if kinds.is_complex(kind):
-                made[k] = kinds.MAKERS[kind](complex(floats[slot], floats[slot + 1]))
-                continue
-            raw = floats[slot] if kinds.register(kind) == "f8" else words[slot]
-            made[k] = kinds.MAKERS[kind](raw)
-        for (name, attribute), value in zip(loop.written, made[len(loop.stored) :], strict=True):
-            if value is not UNBOUND:
-                setattr(held[name], attribute, value)
-        version.arena = arena
-        for name, (kind, at) in meant.lists.items():
-            dtype = np.dtype(kinds.PYTHON.get(kind, kind))
-            memory = appended[name].view(kinds.register(kind))
-            new = memory[: words[at + 1]].astype(dtype)
-            held[name].extend(new.tolist() if kind in kinds.PYTHON else list(new))
-        found = Exit(code, self.items is None, made, words, meant.counters)
-        self._account(version, found, words[CUR] - begin, words[STEP])
+        found = Exit(out.code, items is None, out.values, out.words, version.meant.counters)
+        self._account(version, found, out.words[CUR] - cur, step)
         return found
+
+    def _missed(self) -> None:
+        """It could not be entered; the kinds after a turn of Python's may fit."""
+        self._misses += 1
+        self._whole = self._misses > 1
 
     def _account(self, version: Version, found: Exit, moved: int, step: int) -> None:
         """Note how far the loop has come, and whether leaving was worth it."""
@@ -535,51 +407,6 @@ def _line(node: ast.For | ast.While, at: int) -> int:
     return next(each.lineno for each, (k, _, _) in numbered(node).items() if k == at)
 
 
-def _attribute(owner: Any, name: str, is_written: bool) -> Any:
-    """The attribute of an object that only keeps it; `UNBOUND` for others."""
-    kind = type(owner)
-    if is_written and kind.__setattr__ is not object.__setattr__:
-        return UNBOUND
-    if kind.__getattribute__ is not object.__getattribute__ or hasattr(kind, "__getattr__"):
-        return UNBOUND
-    of_class = inspect.getattr_static(kind, name, UNBOUND)
-    if type(of_class) is MemberDescriptorType:
-        return getattr(owner, name, UNBOUND)
-    if hasattr(of_class, "__get__") or hasattr(of_class, "__set__"):
-        return UNBOUND
-    return getattr(owner, "__dict__", {}).get(name, of_class)
-
-
 def _is_small(items: range) -> bool:
     limit = 1 << kinds.SMALL
     return -limit < items.start < limit and -limit < items.stop < limit and abs(items.step) < limit
-
-
-def _kind(value: Any) -> tuple[Any, Any]:
-    """The kind of a name's value, and the value as the loop takes it."""
-    kind = type(value)
-    if kind is int:
-        small = -(1 << kinds.SMALL) < value < 1 << kinds.SMALL
-        return ("int", value) if small else (OTHER, value)
-    if kind is float or kind is bool or kind is complex:
-        return kind.__name__, value
-    if kind is ndarray:
-        return kinds.of_array(geometry(value)), value
-    if kind is np.ndarray:
-        return kinds.of_array(value), value
-    code = kinds.TYPES.get(kind)
-    if code is not None:
-        return code, value
-    if kind is scalar:
-        return _kind(value_of(value))
-    if value is UNBOUND:
-        return UNBOUND, value
-    if kind is list:
-        return LIST, value
-    if kind in _OBJECTS or isinstance(value, (type, ModuleType)):
-        return Object(value), value
-    return OTHER, value
-
-
-_OBJECTS = {FunctionType, BuiltinFunctionType, np.ufunc, OURS[np.ufunc]}
-"""What is known by its identity, beside modules and types."""

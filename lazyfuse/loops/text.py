@@ -7,7 +7,7 @@ entry joined with those that the ends of its turns bring. A loop is written agai
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -62,6 +62,11 @@ class Part(NamedTuple):
     keys: tuple[str, ...] = ()
     """The indices that make it; along its own axis, the first element."""
 
+    def at(self, q: str) -> str:
+        """The offset of element q."""
+        step = q if self.step == "int64(1)" else f"{q} * {self.step}"
+        return step if self.first == "int64(0)" else f"{self.first} + {step}"
+
 
 class View(NamedTuple):
     """The kind of a name that the loop gives a part of an array along one axis."""
@@ -85,7 +90,8 @@ class Array(NamedTuple):
 class Row(NamedTuple):
     """An expression of parts, element by element."""
 
-    code: str
+    kind: str
+    """Its dtype."""
     length: str
     element: Callable[[str], str]
     part: Part | None = None
@@ -98,7 +104,8 @@ class Handle(NamedTuple):
     words: tuple[str, ...]
 
 
-Value = Number | Row | Handle | tuple[Any, ...]
+Value = Number | Row
+Item = Value | Handle | tuple[Any, ...]
 Kinds = dict[str, Any]
 """What the names hold: the kind of a number, an `ArrayKind`, a `View`, an `Object`, `OTHER`; or
 `UNBOUND`: what Python has there, if anything."""
@@ -332,12 +339,20 @@ class Text:
         sizes = [f"{name}_{letter}{k}" for letter in "ns" for k in range(kind.rank)]
         return [f"{name}_p", *sizes, f"{name}_o"]
 
-    def ufunc(self, function: np.ufunc, values: list[Value]) -> Value:
+    def ufunc(self, function: np.ufunc, values: Sequence[Value]) -> Value:
         """As ufuncs.py has it."""
         raise NotImplementedError
 
     def value(self, node: ast.expr, wanted: str = "") -> Value:
         """As expressions.py has it."""
+        raise NotImplementedError
+
+    def assign(self, target: ast.expr, value: Item) -> None:
+        """As meaning.py has it."""
+        raise NotImplementedError
+
+    def body(self, statements: list[ast.stmt]) -> None:
+        """As meaning.py has it."""
         raise NotImplementedError
 
     def number(self, node: ast.expr, wanted: str = "") -> Number:
@@ -357,6 +372,23 @@ class Text:
 
     def close(self) -> None:
         self.indent -= 1
+
+    @contextmanager
+    def under(self, line: str) -> Iterator[None]:
+        """What is written inside of that line."""
+        self.open(line)
+        yield
+        self.close()
+
+    @contextmanager
+    def each(self, count: str, is_alone: bool = True) -> Iterator[str]:
+        """A loop over elements. `is_alone`: no turn needs what another has written."""
+        self.temps += 1
+        q = f"q{self.temps}"
+        with self.under(f"for {q} in range({count}):"):
+            if is_alone:
+                self.put("independent()")
+            yield q
 
     def temp(self, text: str) -> str:
         self.temps += 1

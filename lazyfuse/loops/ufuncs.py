@@ -74,20 +74,15 @@ def _chosen(function: np.ufunc, codes: Sequence[str]) -> tuple[int, list[str], s
 class Ufuncs(Rows):
     """Writes calls of NumPy's loops."""
 
-    def ufunc(self, function: np.ufunc, values: list[Value]) -> Value:
+    def ufunc(self, function: np.ufunc, values: Sequence[Value]) -> Value:
         """`function(*values)`; leaves where NumPy would warn."""
         if function.nout != 1 or function.nin != len(values) or function.signature:
             raise Leaves("a function of NumPy's with other arguments")
-        if any(type(each) is tuple for each in values):
-            raise Leaves("a function of tuples")
         self.settle()
-        codes = [each.code if isinstance(each, Row) else each.kind for each in values]  # type: ignore[union-attr]
+        codes = [each.kind for each in values]
         index, ins, out = _chosen(function, codes)
         rows = [each for each in values if isinstance(each, Row)]
-        for each in rows[1:]:
-            if each.length != rows[0].length:
-                self.leave(f"{each.length} != {rows[0].length}")
-        count = rows[0].length if rows else "1"
+        count = self.alike_long(*rows) if rows else "1"
         at = self._take(3 + 2 * (len(values) + 1))
         self.functions.append((function, index, at))
         places, steps = [], []
@@ -97,7 +92,6 @@ class Ufuncs(Rows):
                 places.append(f"address_of({part.pointer}, {part.first})")
                 steps.append(f"{part.step} * {code[1:]}")
             else:
-                assert isinstance(value, Number)
                 slot = self.slot_of(code)
                 self.put(f"{slot}[0] = {self.as_element(value, code)}")
                 places.append(f"address_of({slot}, 0)")
@@ -106,8 +100,8 @@ class Ufuncs(Rows):
         places.append(f"address_of({result}, 0)")
         steps.append(out[1:])
         self.put(f"meta[{at + 2}] = {count}")
-        for k, each in enumerate([*places, *steps]):
-            self.put(f"meta[{at + 3 + k}] = {each}")
+        for k, word in enumerate([*places, *steps]):
+            self.put(f"meta[{at + 3 + k}] = {word}")
         self.put("clear_flags()")
         self.put(f"call_loop(meta, {at}, {len(places)})")
         self.leave("(test_flags() & 11) != 0")
@@ -121,7 +115,7 @@ class Ufuncs(Rows):
         return self.temp(f"pointer_{code}(address_of(meta, {self._take(2)}))")
 
     def _operand(self, row: Row, code: str) -> Part:
-        if row.code != code:
+        if row.kind != code:
             raise Leaves("a function that converts its operands")
         if row.part is not None:
             return row.part
