@@ -28,7 +28,6 @@ code's constants: a program's names are its own.
 from __future__ import annotations
 
 import ast
-import copy
 import itertools
 import re
 from types import CodeType
@@ -37,7 +36,7 @@ from lazyfuse import config
 from lazyfuse.devices.caches import register
 from lazyfuse.loops import leaving, take_over
 from lazyfuse.loops.items import NAMES
-from lazyfuse.loops.leaving import AT, EXIT, method
+from lazyfuse.loops.leaving import AT, EXIT, copied, method
 from lazyfuse.runtime.scheduling import evaluate
 
 TURN = ".turn"
@@ -54,6 +53,8 @@ _TAKEN = re.compile(r"((items|call)\d+|dot)__")
 _NOT_EXPANDED = (ast.Yield, ast.YieldFrom, ast.Await)
 """What no function has that is expanded where a loop calls it."""
 _SEES_NAMES = frozenset(("locals", "vars", "exec", "eval", "dir", "globals"))
+_COMPILERS = re.compile("jit|vectorize|stencil|cfunc|overload|compile")
+"""Names of what compiles a function or a class from its code (numba's, torch's): that stays."""
 _NUMBERS = itertools.count()
 _MOST = 400
 """Nodes of a loop that is looked at."""
@@ -70,7 +71,7 @@ def rewrite(tree: ast.AST, path: str) -> bool:
         return False
     if take_over.is_watched() or not evaluate.IS_MAIN:
         return False
-    finder = _Finder(path)
+    finder = _Finder(path, tree)
     finder.scope(tree.body)
     return bool(finder.count or _functions)
 
@@ -96,8 +97,15 @@ def insert(code: CodeType) -> CodeType:
 class _Finder:
     """Walks over the scopes of a text."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, tree: ast.Module) -> None:
         self.path = path
+        self.compiled = {
+            name.id
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and _is_compiler(node.func)
+            for name in node.args
+            if isinstance(name, ast.Name)
+        }
         self.count = 0
 
     def scope(self, body: list[ast.stmt]) -> None:
@@ -113,9 +121,14 @@ class _Finder:
 
     def statements(self, body: list[ast.stmt], is_seen: bool) -> None:
         for at, node in enumerate(body):
+            name = getattr(getattr(node, "target", node), "id", "")
+            if name.startswith(".") or any(map(_is_compiler, getattr(node, "decorator_list", ()))):
+                continue  # taken already, or another compiler's
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                if node.name in self.compiled:
+                    continue
                 if isinstance(node, ast.FunctionDef) and not _has(node, _NOT_EXPANDED):
-                    kept = copy.deepcopy(node) if _has(node, (ast.For, ast.While)) else node
+                    kept = copied(node) if _has(node, (ast.For, ast.While)) else node
                     _functions[self.path, node.lineno, node.name] = kept
                 self.scope(node.body)
                 continue
@@ -136,7 +149,7 @@ class _Finder:
         """A loop with what lets it be taken over."""
         self.count += 1
         number, mark = self.count, f"{_MARK}{next(_NUMBERS)}"
-        original = copy.deepcopy(node)
+        original = copied(node)
         names = sorted({each.id for each in ast.walk(node) if isinstance(each, ast.Name)})
         stored = sorted(
             {
@@ -149,7 +162,7 @@ class _Finder:
         guarded = leaving.guarded(original)
         self.statements(node.body, False)
         loop = ast.Constant(mark)
-        source = copy.deepcopy(node.iter) if isinstance(node, ast.For) else node.test
+        source = copied(node.iter) if isinstance(node, ast.For) else node.test
         own = f".part{number}"  # loops in this one have others
         between = _between(loop, own, names, stored, guarded)
         part = ast.Name(own, ast.Load())
@@ -179,7 +192,7 @@ class _Finder:
                 made.append(ast.If(is_ended, node.orelse, []))
         made.append(ast.Assign([ast.Name(own, ast.Store())], ast.Constant(None)))
         if not has_inner:  # one more text of its body: nothing but the question stands around it
-            made = [ast.If(asked, made, [copy.deepcopy(original)])]
+            made = [ast.If(asked, made, [copied(original)])]
         for each in made:
             for inside in ast.walk(each):
                 if "lineno" in inside._attributes and not hasattr(inside, "lineno"):
@@ -221,7 +234,7 @@ def _between(
     for k, each in enumerate(stored):
         value = ast.Subscript(ast.Attribute(out, "values", ast.Load()), ast.Constant(k), ast.Load())
         is_set = ast.Compare(
-            copy.deepcopy(value), [ast.IsNot()], [ast.Attribute(loop, "unbound", ast.Load())]
+            copied(value), [ast.IsNot()], [ast.Attribute(loop, "unbound", ast.Load())]
         )
         back.append(ast.If(is_set, [ast.Assign([ast.Name(each, ast.Store())], value)], []))
     drop = ast.Assign([ast.Name(given, ast.Store())], ast.Constant(None))
@@ -268,6 +281,12 @@ def _ended(own: str) -> ast.stmt:
         ast.Name(own, ast.Load()),
     )
     return ast.Assign([ast.Name(own, ast.Store())], ended)
+
+
+def _is_compiler(node: ast.expr) -> bool:
+    """Whether a decorator, or what is called, is another compiler."""
+    names = (getattr(each, "attr", getattr(each, "id", "")) for each in ast.walk(node))
+    return any(_COMPILERS.search(name) for name in names)
 
 
 def _is_candidate(node: ast.For | ast.While) -> bool:
