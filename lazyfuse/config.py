@@ -200,7 +200,9 @@ class Options:
         "compute at the line where filters make errors of warnings, so that the line raises; "
         "off: the line that looks at a value is told",
     )
-    loops: bool = _switch(True, "compile hot loops of programs that the launcher runs, in place")
+    loops: bool = _switch(
+        True, "compile hot loops in place: of programs of the launcher, of notebooks"
+    )
     capture: bool = _switch(True, "launch what ran before at the same sizes without deciding anew")
     governor: bool = _switch(True, "run at once where recording was measured to be slower")
     lazy_numbers: bool = _switch(False, "leave sums and other numbers pending wherever they go")

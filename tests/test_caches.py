@@ -75,6 +75,7 @@ NO_CACHES = {
     "lazyfuse.runtime.placement.pending_launches._early": "what has to be reported still",
     "lazyfuse.runtime.placement.pending_launches._waiting": "launches under way",
     "lazyfuse.runtime.capture.conditions._switches": "options",
+    "lazyfuse.tools.compile_loops._asked": "packages that a program has named",
 }
 """Tables that begin empty and hold state that is not to be computed again: what they are."""
 

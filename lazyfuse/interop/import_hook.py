@@ -12,7 +12,6 @@ import __future__
 
 import ast
 import builtins
-import copy
 import enum
 import os
 import re
@@ -27,6 +26,7 @@ from typing import Any, TypeGuard, TypeVar
 from lazyfuse.bootstrap import HERE
 from lazyfuse.devices.caches import CONSTANT, cached
 from lazyfuse.loops import find
+from lazyfuse.loops.leaving import copied
 
 Node = TypeVar("Node", bound=ast.AST)
 
@@ -247,7 +247,7 @@ def _replaced_code(
         return None
     try:
         if isinstance(source, ast.AST):
-            tree = copy.deepcopy(source)
+            tree = copied(source)
         else:
             tree = _compile(source, path, mode, flags | ast.PyCF_ONLY_AST, True, optimize)
     except (SyntaxError, ValueError, RecursionError):

@@ -7,7 +7,6 @@ written where it is called: leaving it, Python calls it again from the beginning
 from __future__ import annotations
 
 import ast
-import copy
 import math
 from collections.abc import Callable
 from types import FunctionType
@@ -20,6 +19,7 @@ from lazyfuse.loops import kinds
 from lazyfuse.loops.expressions import Expressions
 from lazyfuse.loops.kinds import UNBOUND, Object
 from lazyfuse.loops.text import Again, Item, Leaves, Maybe, Number, Part, Refused, Row, Value
+from lazyfuse.loops.leaving import copied
 from lazyfuse.registry import THEIRS
 
 _DEPTH = 6  # of functions that call functions
@@ -255,7 +255,7 @@ class Callee:
         own = {each for each in code.co_varnames if each not in given and each[0] != "."}
         self.locals = [prefix + each for each in sorted(own)]
         self.globals: dict[str, Any] = {}
-        self.body = copy.deepcopy(tree.body)
+        self.body = copied(tree.body)
         cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
         for part in self.body:
             for each in ast.walk(part):

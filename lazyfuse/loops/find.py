@@ -28,7 +28,6 @@ code's constants: a program's names are its own.
 from __future__ import annotations
 
 import ast
-import copy
 import itertools
 import re
 from types import CodeType
@@ -37,7 +36,7 @@ from lazyfuse import config
 from lazyfuse.devices.caches import register
 from lazyfuse.loops import leaving, take_over
 from lazyfuse.loops.items import NAMES
-from lazyfuse.loops.leaving import AT, EXIT, method
+from lazyfuse.loops.leaving import AT, EXIT, copied, method
 from lazyfuse.runtime.scheduling import evaluate
 
 TURN = ".turn"
@@ -49,11 +48,13 @@ _BARRED = (
     ast.Match,
 )  # fmt: skip
 """What no compiled loop contains: its names may mean anything afterwards."""
-_TAKEN = re.compile(r"((items|call)\d+|dot)__")
+_TAKEN = re.compile(r"((items|call)\d+|dot|loop)__")
 """Names that texts of compiled loops use."""
 _NOT_EXPANDED = (ast.Yield, ast.YieldFrom, ast.Await)
 """What no function has that is expanded where a loop calls it."""
 _SEES_NAMES = frozenset(("locals", "vars", "exec", "eval", "dir", "globals"))
+_COMPILERS = re.compile("jit|vectorize|stencil|cfunc|overload|compile")
+"""Names of what compiles a function or a class from its code (numba's, torch's): that stays."""
 _NUMBERS = itertools.count()
 _MOST = 400
 """Nodes of a loop that is looked at."""
@@ -70,7 +71,7 @@ def rewrite(tree: ast.AST, path: str) -> bool:
         return False
     if take_over.is_watched() or not evaluate.IS_MAIN:
         return False
-    finder = _Finder(path)
+    finder = _Finder(path, tree)
     finder.scope(tree.body)
     return bool(finder.count or _functions)
 
@@ -96,8 +97,15 @@ def insert(code: CodeType) -> CodeType:
 class _Finder:
     """Walks over the scopes of a text."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, tree: ast.Module) -> None:
         self.path = path
+        self.compiled = {
+            name.id
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and _is_compiler(node.func)
+            for name in node.args
+            if isinstance(name, ast.Name)
+        }
         self.count = 0
 
     def scope(self, body: list[ast.stmt]) -> None:
@@ -113,9 +121,14 @@ class _Finder:
 
     def statements(self, body: list[ast.stmt], is_seen: bool) -> None:
         for at, node in enumerate(body):
+            name = getattr(getattr(node, "target", node), "id", "")
+            if name.startswith(".") or any(map(_is_compiler, getattr(node, "decorator_list", ()))):
+                continue  # taken already, or another compiler's
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                if node.name in self.compiled:
+                    continue
                 if isinstance(node, ast.FunctionDef) and not _has(node, _NOT_EXPANDED):
-                    kept = copy.deepcopy(node) if _has(node, (ast.For, ast.While)) else node
+                    kept = copied(node) if _has(node, (ast.For, ast.While)) else node
                     _functions[self.path, node.lineno, node.name] = kept
                 self.scope(node.body)
                 continue
@@ -136,7 +149,7 @@ class _Finder:
         """A loop with what lets it be taken over."""
         self.count += 1
         number, mark = self.count, f"{_MARK}{next(_NUMBERS)}"
-        original = copy.deepcopy(node)
+        original = copied(node)
         names = sorted({each.id for each in ast.walk(node) if isinstance(each, ast.Name)})
         stored = sorted(
             {
@@ -148,105 +161,113 @@ class _Finder:
         _found[mark] = take_over.Loop(original, names, stored, self.path)
         guarded = leaving.guarded(original)
         self.statements(node.body, False)
-        loop = ast.Constant(mark)
-        source = copy.deepcopy(node.iter) if isinstance(node, ast.For) else node.test
-        own = f".part{number}"  # loops in this one have others
-        between = _between(loop, own, names, stored, guarded)
-        part = ast.Name(own, ast.Load())
-        is_on = ast.Attribute(loop, "on", ast.Load())
-        asked: ast.expr = ast.BoolOp(ast.And(), [is_on, method(loop, "tick")])
+        asked = f"{_LOOP}.on and {_LOOP}.tick()"
         has_inner = any(_has(each, (ast.For, ast.While)) for each in original.body)
-        made: list[ast.stmt]
+        loop = ast.Constant(mark)
+        given: dict[str, Any] = {
+            _LOOP: loop,
+            _PART: f".part{number}",  # loops in this one have others
+            _EXIT: EXIT,
+            _AT: AT,
+            _TURN: TURN,
+            _GIVEN: ".values",
+            "loop__body": node.body,
+            "loop__orelse": node.orelse,
+            "loop__guarded": leaving.guarded(original),
+        }
         if isinstance(node, ast.For):
-            parts = method(loop, "parts", _items(loop, node.iter))
-            if has_inner:
-                alone = ast.Tuple([source], ast.Load())
-                parts = ast.IfExp(asked, parts, alone)
-            inner: ast.stmt = ast.For(node.target, part, node.body, [*between, ast.Continue()])
-            made = [ast.For(ast.Name(own, ast.Store()), parts, [inner, ast.Break()], node.orelse)]
+            parts, other = f"{_LOOP}.parts(loop__items)", "(loop__source,)"
+            given |= {"loop__source": copied(node.iter), "loop__items": _items(loop, node.iter)}
+            given["loop__target"] = node.target
+            begin, end = "loop__target", f"    break\nelse:\n    loop__orelse\n{_PART} = None"
         else:
-            parts = method(loop, "parts")
-            if has_inner:
-                parts = ast.IfExp(asked, parts, ast.Attribute(loop, "forever", ast.Load()))
-            ended = [ast.Assign([ast.Name(own, ast.Store())], ast.Constant(None)), ast.Break()]
-            test = ast.If(ast.UnaryOp(ast.Not(), node.test), ended, [])
-            inner = ast.For(
-                ast.Name(TURN, ast.Store()), part, [test, *node.body], [*between, ast.Continue()]
-            )
-            made = [ast.For(ast.Name(own, ast.Store()), parts, [inner, ast.Break()], [])]
+            parts, other = f"{_LOOP}.parts()", f"{_LOOP}.forever"
+            given["loop__test"] = node.test
+            begin, end = f"{_TURN}", "    break"
             if node.orelse:
-                is_ended = ast.Compare(part, [ast.Is()], [ast.Constant(None)])
-                made.append(ast.If(is_ended, node.orelse, []))
-        made.append(ast.Assign([ast.Name(own, ast.Store())], ast.Constant(None)))
+                end += f"\nif {_PART} is None:\n    loop__orelse"
+            end += f"\n{_PART} = None"
+        if has_inner:
+            parts = f"{parts} if {asked} else {other}"
+        text = f"for {_PART} in {parts}:\n    for {begin} in {_PART}:\n"
+        if isinstance(node, ast.While):
+            text += f"        if not loop__test:\n            {_PART} = None\n            break\n"
+        text += f"        loop__body\n    else:\n{_between(names, stored)}        continue\n{end}"
+        made = _filled(text, given, node)
         if not has_inner:  # one more text of its body: nothing but the question stands around it
-            made = [ast.If(asked, made, [copy.deepcopy(original)])]
-        for each in made:
-            for inside in ast.walk(each):
-                if "lineno" in inside._attributes and not hasattr(inside, "lineno"):
-                    inside.lineno = inside.end_lineno = node.lineno  # type: ignore[attr-defined]
-                    inside.col_offset = inside.end_col_offset = node.col_offset  # type: ignore[attr-defined]
+            given |= {"loop__made": made, "loop__original": [original]}
+            text = f"if {asked}:\n    loop__made\nelse:\n    loop__original"
+            made = _filled(text, given, node)
         return made
 
 
-def _between(
-    loop: ast.expr, own: str, names: list[str], stored: list[str], guarded: list[ast.stmt]
-) -> list[ast.stmt]:
+_LOOP, _PART, _EXIT, _AT, _TURN, _GIVEN = [
+    f"loop__{each}" for each in ("loop", "part", "exit", "at", "turn", "given")
+]
+"""What stands in texts below for the loop's object and for names that begin with a dot."""
+
+
+def _between(names: list[str], stored: list[str]) -> str:
     """Run the compiled loop after a part, and go on where it has stopped."""
-    part, out = ast.Name(own, ast.Load()), ast.Name(EXIT, ast.Load())
-    load: list[ast.expr] = [ast.Name(each, ast.Load()) for each in names]
-    values = ast.Tuple(load, ast.Load())
-    given = ".values"
-    one_by_one: list[ast.stmt] = [
-        ast.Assign([ast.Name(given, ast.Store())], ast.List([], ast.Load()))
-    ]
-    for each in names:
-        add = ast.Expr(method(ast.Name(given, ast.Load()), "append", ast.Name(each, ast.Load())))
-        none = ast.Expr(
-            method(
-                ast.Name(given, ast.Load()), "append", ast.Attribute(loop, "unbound", ast.Load())
-            )
-        )
-        handler = ast.ExceptHandler(ast.Attribute(loop, "no_name", ast.Load()), None, [none])
-        one_by_one.append(ast.Try([add], [handler], [], []))
-    gather: ast.stmt = ast.Try(
-        [ast.Assign([ast.Name(given, ast.Store())], values)],
-        [ast.ExceptHandler(ast.Attribute(loop, "no_name", ast.Load()), None, one_by_one)],
-        [],
-        [],
+    one_by_one = "".join(
+        f"""
+                try: {_GIVEN}.append({name})
+                except {_LOOP}.no_name: {_GIVEN}.append({_LOOP}.unbound)"""
+        for name in names
     )
-    run = ast.Assign(
-        [ast.Name(EXIT, ast.Store())], method(part, "run", ast.Name(given, ast.Load()))
+    back = "".join(
+        f"""
+                if {_EXIT}.values[{k}] is not {_LOOP}.unbound: {name} = {_EXIT}.values[{k}]"""
+        for k, name in enumerate(stored)
     )
-    back: list[ast.stmt] = []
-    for k, each in enumerate(stored):
-        value = ast.Subscript(ast.Attribute(out, "values", ast.Load()), ast.Constant(k), ast.Load())
-        is_set = ast.Compare(
-            copy.deepcopy(value), [ast.IsNot()], [ast.Attribute(loop, "unbound", ast.Load())]
-        )
-        back.append(ast.If(is_set, [ast.Assign([ast.Name(each, ast.Store())], value)], []))
-    drop = ast.Assign([ast.Name(given, ast.Store())], ast.Constant(None))
-    back.append(ast.Expr(method(out, "drop")))
-    at = ast.Assign([ast.Name(AT, ast.Store())], ast.Attribute(out, "at", ast.Load()))
-    broke = ast.If(ast.Attribute(out, "broke", ast.Load()), [_ended(own), ast.Break()], [])
-    turn = ast.For(
-        ast.Name(TURN, ast.Store()),
-        ast.Attribute(out, "turns", ast.Load()),
-        guarded,
-        [broke, ast.Continue()],
-    )
-    wants = ast.BoolOp(
-        ast.And(),
-        [
-            ast.Compare(
-                ast.Attribute(part, "__class__", ast.Load()),
-                [ast.Is()],
-                [ast.Attribute(loop, "kind", ast.Load())],
-            ),
-            method(part, "wants"),
-        ],
-    )
-    work = [gather, run, drop, ast.If(out, [*back, at, turn, ast.Break()], [])]
-    return [ast.If(wants, work, [])]
+    return f"""\
+        if {_PART}.__class__ is {_LOOP}.kind and {_PART}.wants():
+            try:
+                {_GIVEN} = [{", ".join(names)}]
+            except {_LOOP}.no_name:
+                {_GIVEN} = []{one_by_one}
+            {_EXIT} = {_PART}.run({_GIVEN})
+            {_GIVEN} = None
+            if {_EXIT}:{back}
+                {_EXIT}.drop()
+                {_AT} = {_EXIT}.at
+                for {_TURN} in {_EXIT}.turns:
+                    loop__guarded
+                else:
+                    if {_EXIT}.broke:
+                        {_PART} = None if {_EXIT}.finished else {_PART}
+                        break
+                    continue
+                break
+"""
+
+
+class _Filling(ast.NodeTransformer):
+    """Puts trees, statements and names where names stand for them."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self.given = given
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        part = self.given.get(node.id, node.id)
+        return ast.Name(part, node.ctx) if isinstance(part, str) else part
+
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        part = self.given.get(node.value.id) if isinstance(node.value, ast.Name) else None
+        return part if isinstance(part, list) else self.generic_visit(node)
+
+
+def _filled(text: str, given: dict[str, Any], place: ast.stmt) -> list[ast.stmt]:
+    """The statements of a text, at the place of another."""
+    tree = ast.parse(text)
+    for each in ast.walk(tree):
+        if "lineno" in each._attributes:
+            ast.copy_location(each, place)
+            each.end_lineno, each.end_col_offset = place.lineno, place.col_offset  # type: ignore[attr-defined]
+    made: list[ast.stmt] = _Filling(given).visit(tree).body
+    for each in made:
+        ast.fix_missing_locations(each)
+    return made
 
 
 def _items(loop: ast.expr, node: ast.expr) -> ast.expr:
@@ -260,14 +281,10 @@ def _items(loop: ast.expr, node: ast.expr) -> ast.expr:
     return method(loop, "items", node.func, *[_items(loop, each) for each in node.args])
 
 
-def _ended(own: str) -> ast.stmt:
-    """Note whether a `while` has come to its end: its `else` runs then."""
-    ended = ast.IfExp(
-        ast.Attribute(ast.Name(EXIT, ast.Load()), "finished", ast.Load()),
-        ast.Constant(None),
-        ast.Name(own, ast.Load()),
-    )
-    return ast.Assign([ast.Name(own, ast.Store())], ended)
+def _is_compiler(node: ast.expr) -> bool:
+    """Whether a decorator, or what is called, is another compiler."""
+    names = (getattr(each, "attr", getattr(each, "id", "")) for each in ast.walk(node))
+    return any(_COMPILERS.search(name) for name in names)
 
 
 def _is_candidate(node: ast.For | ast.While) -> bool:

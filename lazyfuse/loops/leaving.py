@@ -9,7 +9,6 @@ the program's.
 from __future__ import annotations
 
 import ast
-import copy
 from typing import Any
 
 from lazyfuse.loops.text import numbered
@@ -33,29 +32,27 @@ def _statement(node: ast.stmt, numbers: dict[ast.stmt, tuple[int, int, int]]) ->
         [],
     )
     if not isinstance(node, (ast.If, ast.For, ast.While)):
-        return [
-            _placed(node, ast.If(_compare(at, ast.LtE(), first), [arrive, copy.deepcopy(node)], []))
-        ]
+        return [_placed(node, ast.If(_compare(at, ast.LtE(), first), [arrive, copied(node)], []))]
     within = _compare(ast.Name(AT, ast.Load()), ast.Gt(), first)
     before_else = _compare(at, ast.LtE(), inner)
     body = [made for each in node.body for made in _statement(each, numbers)]
     orelse = [made for each in node.orelse for made in _statement(each, numbers)]
     made: ast.stmt
     if isinstance(node, ast.If):
-        chosen = ast.IfExp(within, before_else, copy.deepcopy(node.test))
+        chosen = ast.IfExp(within, before_else, copied(node.test))
         made = ast.If(chosen, body, orelse)
     elif isinstance(node, ast.While):
-        made = ast.While(ast.IfExp(within, before_else, copy.deepcopy(node.test)), body, orelse)
+        made = ast.While(ast.IfExp(within, before_else, copied(node.test)), body, orelse)
     else:
         is_range = isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func) == "range"
         given = [ast.Constant(first), _loaded(node.target)]
         if not is_range:
-            given.append(copy.deepcopy(node.iter))
+            given.append(copied(node.iter))
         left = method(ast.Name(EXIT, ast.Load()), "rest", *given)
         rest = ast.IfExp(before_else, left, ast.Tuple([], ast.Load()))
         made = ast.For(
-            copy.deepcopy(node.target),
-            ast.IfExp(within, rest, copy.deepcopy(node.iter)),
+            copied(node.target),
+            ast.IfExp(within, rest, copied(node.iter)),
             body,
             orelse,
         )
@@ -64,11 +61,21 @@ def _statement(node: ast.stmt, numbers: dict[ast.stmt, tuple[int, int, int]]) ->
 
 def _loaded(target: ast.expr) -> ast.expr:
     """The values that the names of a target have."""
-    made = copy.deepcopy(target)
+    made = copied(target)
     for each in ast.walk(made):
         if hasattr(each, "ctx"):
             each.ctx = ast.Load()
     return made
+
+
+def copied(tree: Any) -> Any:
+    """A copy of a tree, without what other tools note in it (IPython: the parents of nodes)."""
+    if isinstance(tree, list):
+        return [copied(each) for each in tree]
+    if not isinstance(tree, ast.AST):
+        return tree
+    names = [name for name in (*tree._fields, *tree._attributes) if hasattr(tree, name)]
+    return type(tree)(**{name: copied(getattr(tree, name)) for name in names})
 
 
 def _compare(left: ast.expr, operator: ast.cmpop, number: int) -> ast.expr:

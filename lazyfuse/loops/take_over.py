@@ -151,6 +151,10 @@ class Loop:
         self.is_dead = False
         loops.append(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A function is pickled with its loops, which begin anew."""
+        return Loop, (self.node, self.names, self.stored, self.path)
+
     def parts(self, items: Any = None) -> Iterator[Run]:
         """The parts of one execution of the loop."""
         run = Run(self, items)

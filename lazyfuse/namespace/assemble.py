@@ -156,6 +156,7 @@ _FUNCTIONS = {
     "adapt": "interop.library_adapters",
     "build_info": "tools.build_info",
     "calibrate": "runtime.placement.calibrate",
+    "compile_loops": "tools.compile_loops",
     "device": "interop.device_api",
     "explain_loops": "tools.explain_loops",
     "freeze": "tools.freeze",

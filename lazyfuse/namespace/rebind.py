@@ -2,7 +2,8 @@
 
 Owns `ReboundFunctions`. The original function, its module and its source stay unchanged. A copy
 gets its own globals mapping, which is updated before each call. In it, lazyfuse's modules and
-functions replace NumPy's, and copies replace other functions of the same package.
+functions replace NumPy's, and copies replace other functions of the same package. The loops of a
+copy are prepared (loops/prepared.py), if its text is at hand.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.interop.import_hook import our_module
+from lazyfuse.loops.prepared import codes, prepared
 from lazyfuse.namespace.numpy_modules import translate
 
 ORIGINAL = "__lazyfuse_original__"
@@ -52,6 +54,12 @@ class ReboundFunctions:
         self._functions: dict[int, tuple[FunctionType, FunctionType]] = {}
         self._names: dict[int, _Names] = {}
         self.main = self._rebound(function)
+        self.plain = function
+        """The function as it is, but for its loops."""
+        if (code := prepared(function.__code__)) is not function.__code__:
+            parts = function.__name__, function.__defaults__, function.__closure__
+            self.plain = FunctionType(code, function.__globals__, *parts)
+            self.plain.__kwdefaults__ = function.__kwdefaults__
 
     def refresh(self) -> None:
         """Update the copies' globals from their modules. Call it before each use."""
@@ -110,7 +118,7 @@ class ReboundFunctions:
             names = self._names[id(function.__globals__)] = _Names(function.__globals__)
         cells = function.__closure__ or ()
         copy = FunctionType(
-            function.__code__,
+            prepared(function.__code__),
             names.shadow,
             function.__name__,
             None,
@@ -118,7 +126,7 @@ class ReboundFunctions:
         )
         self._functions[id(function)] = (function, copy)  # first: its callees may call it
         functools.update_wrapper(copy, function)
-        for code in _codes(function.__code__):
+        for code in codes(function.__code__):
             names.reads.update(code.co_names)
             names.writes |= _written(code)
         names.reads |= names.writes
@@ -163,14 +171,6 @@ def _contents(cell: CellType) -> Any:
 
 def _module_of(value: Any) -> str:
     return "numpy" if isinstance(value, np.ufunc) else getattr(value, "__module__", None) or ""
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """A function's code and that of its inner functions."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)
 
 
 def _written(code: CodeType) -> set[str]:

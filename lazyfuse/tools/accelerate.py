@@ -82,7 +82,7 @@ def accelerate(function: F) -> F:
 
 
 def _function(twins: ReboundFunctions | None, target: Callable[..., Any]) -> Callable[..., Any]:
-    inner = twins.main if twins else target
+    inner, direct = (twins.main, twins.plain) if twins else (target, target)
 
     def accelerated(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         border = Border(twins)
@@ -92,7 +92,7 @@ def _function(twins: ReboundFunctions | None, target: Callable[..., Any]) -> Cal
         finally:
             border.close()
 
-    ways = small_calls.Ways(target, accelerated)
+    ways = small_calls.Ways(direct, accelerated)
     plain = ways.plain
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -102,7 +102,7 @@ def _function(twins: ReboundFunctions | None, target: Callable[..., Any]) -> Cal
         left = plain.get(key)
         if left:
             plain[key] = left - 1
-            return target(*args, **kwargs)
+            return direct(*args, **kwargs)
         return ways.call(key, args, kwargs)
 
     return call

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import linecache
 import sys
 from collections.abc import Callable, Iterator
@@ -38,17 +39,18 @@ class LoopStates(list[LoopState]):
     """The loops of a function, or of all texts; prints as a text."""
 
     def __repr__(self) -> str:
-        return "\n".join(map(str, self)) or "no loop has been prepared (see the launcher)"
+        return "\n".join(map(str, self)) or "no loop has been prepared (see the guide, loops)"
 
 
 def explain_loops(function: Callable[..., Any] | None = None) -> LoopStates:
     """What became of the loops of a function, or of all loops of the program.
 
-    A loop is listed once it has run. Loops are compiled in programs that the launcher runs
-    (`lazyfuse FILE`), where they take long; the list says how many turns of each ran compiled, and
-    why Python does the others.
+    A loop is listed once it has run. Loops that take long are compiled in programs that the
+    launcher runs (`lazyfuse FILE`), in notebooks (`%load_ext lazyfuse`), in accelerated functions,
+    and in packages that `compile_loops` was given; the list says how many turns of each ran
+    compiled, and why Python does the others.
     """
-    code = getattr(function, "__code__", None)
+    code = getattr(inspect.unwrap(function), "__code__", None) if function is not None else None
     made = LoopStates(_states())
     if function is not None and code is None:
         raise TypeError(f"explain_loops: expected a Python function, got {function!r}")

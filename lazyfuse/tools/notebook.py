@@ -14,12 +14,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import escape
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from lazyfuse import config
 from lazyfuse.arrays.ndarray import ndarray
 from lazyfuse.interop import import_hook
+from lazyfuse.loops import find
+from lazyfuse.loops.leaving import copied
 from lazyfuse.namespace import assemble
 from lazyfuse.runtime.events import counters, numpy_calls, spans
 from lazyfuse.runtime.events.counters import Totals
@@ -31,6 +33,8 @@ from lazyfuse.tools.warm_up import parts
 
 PREFIX = "lazyfuse."
 _DIFFERENCE = "each run computes its results; %timeit would time their recording alone"
+_TIMED = "<magic-timeit>"
+"""The file name of what `%timeit` runs: a function with a loop around the statement."""
 _OPTIONS = re.compile(r"\s*(?:-(?:[nrpv]\s*\S+|[tcqo]+)(?:\s+|$))*")
 """The options of `%timeit` in front of its statement."""
 
@@ -43,6 +47,21 @@ class _Imports:
         return tree
 
 
+def _compiler_of_loops(kind: type) -> type:
+    """A shell's class of compilers, for code whose loops are prepared."""
+
+    class Compiler(kind):  # type: ignore[misc]
+        def __call__(self, source: Any, filename: str, *more: Any, **named: Any) -> CodeType:
+            if isinstance(source, (ast.Module, ast.Interactive)):
+                source = copied(source)  # `%timeit` compiles a tree twice
+                loops = (each for each in ast.walk(source) if isinstance(each, ast.For))
+                whole = next(loops, source) if filename == _TIMED else source
+                find.rewrite(ast.Module(whole.body, []), filename)
+            return find.insert(super().__call__(source, filename, *more, **named))
+
+    return Compiler
+
+
 class _Extension:
     """What one shell was given, so that it can be taken back."""
 
@@ -53,6 +72,9 @@ class _Extension:
         if self.installs:
             import_hook.install(texts=False)
         shell.ast_transformers.append(self.imports)
+        self.compiler = type(shell.compile)
+        shell.compile.__class__ = _compiler_of_loops(self.compiler)
+        shell.events.register("post_run_cell", self.drop_names)
         self.magics = {
             "report": (self.report, ("cell",)),
             "timeit": (self.timeit, ("line", "cell")),
@@ -66,11 +88,18 @@ class _Extension:
         """Give the shell's cells NumPy again; names that are bound stay."""
         if self.imports in self.shell.ast_transformers:
             self.shell.ast_transformers.remove(self.imports)
+        self.shell.compile.__class__ = self.compiler
+        self.shell.events.unregister("post_run_cell", self.drop_names)
         if self.installs:
             import_hook.remove()
         for name, (_, kinds) in self.magics.items():
             for kind in kinds:
                 self.shell.magics_manager.magics[kind].pop(PREFIX + name, None)
+
+    def drop_names(self, result: Any = None) -> None:
+        """Take the names of loops out of the user's: those that begin with a dot."""
+        for name in [name for name in self.shell.user_ns if name.startswith(".")]:
+            del self.shell.user_ns[name]
 
     # Magics. Their docstrings are what `%lazyfuse.timeit?` shows.
 
@@ -98,15 +127,16 @@ class _Extension:
         setup, timed = ("", statement) if cell is None else (statement, cell)
         if not timed.strip():
             raise ValueError("[timeit] statement: expected one, got none")
-        names, name = self.shell.user_ns, _EVALUATE
-        names[name] = _compute
+        names, ours = self.shell.user_ns, {_EVALUATE: _compute, _LOCALS: locals}
+        names.update(ours)
         try:
             if "q" not in options:
                 print(_DIFFERENCE)
             first = " ".join([options, self._computing(setup)]) if setup else options
             return self.shell.run_cell_magic("timeit", first, self._computing(timed))
         finally:
-            names.pop(name, None)
+            for name in ours:
+                names.pop(name, None)
 
     def explain(self, line: str, cell: str | None = None) -> Explanation | None:
         """Show what would run for an expression, and why, without running it.
@@ -147,11 +177,11 @@ class _Extension:
         file = shell.compile.cache(text, number, text)
         tree = shell.transform_ast(ast.parse(text, file))
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        exec(compile(tree, file, "exec", dont_inherit=True), shell.user_ns)
+        exec(shell.compile(tree, file, "exec"), shell.user_ns)
         if last is None:
             return None
         whole = ast.Expression(last.value)
-        value = eval(compile(whole, file, "eval", dont_inherit=True), shell.user_ns)
+        value = eval(shell.compile(whole, file, "eval"), shell.user_ns)
         if shown:
             shell.displayhook(value)
         return value
@@ -271,6 +301,8 @@ def _counted() -> Iterator[None]:
 # ----------------------------------------------------------------------- results, computed
 
 _EVALUATE = "_lazyfuse_compute"
+_LOCALS = "_lazyfuse_locals"
+"""Under this name, `locals` lets loops beside it be prepared."""
 
 
 class _Computing(ast.NodeTransformer):
@@ -282,7 +314,7 @@ class _Computing(ast.NodeTransformer):
     def visit_Module(self, node: ast.Module) -> ast.Module:
         written = [_read(each) for each in _written(node)]
         self.generic_visit(node)
-        everything = [_call("locals"), *written]
+        everything = [_call(_LOCALS), *written]
         node.body.append(ast.Expr(_call(_EVALUATE, *everything)))
         return node
 

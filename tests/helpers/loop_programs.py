@@ -12,9 +12,12 @@ import json
 import random
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy
+import pytest
 
 INTS = ["i", "j", "k", "s", "c", "n", "m"]
 FLOATS = ["x", "y", "z"]
@@ -380,6 +383,21 @@ def code_of(text: str, name: str, compiled: bool) -> Any:
     tree = ast.parse(text)
     find.rewrite(tree, name)
     return find.insert(compile(tree, name, "exec"))
+
+
+@contextmanager
+def compiled_at_once() -> Iterator[None]:
+    """In a test, every loop is compiled before its second turn."""
+    from lazyfuse import config
+    from lazyfuse.loops import take_over
+
+    before = len(take_over.loops)
+    with pytest.MonkeyPatch.context() as patch, config.options(compile_ahead=False):
+        patch.setattr(take_over, "HOT", -1.0)
+        patch.setattr(take_over, "_SHORT", -1.0)
+        patch.setattr(take_over, "_PART", 0.0)
+        yield
+    del take_over.loops[before:]
 
 
 def at_once() -> Any:

@@ -18,24 +18,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse import config
 from lazyfuse.loops import take_over
 from lazyfuse.tools.explain_loops import explain_loops
-from tests.helpers.loop_programs import code_of
+from tests.helpers.loop_programs import code_of, compiled_at_once
 
 FILE = "<taken over>"
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def at_once() -> Iterator[None]:
     """Every loop is compiled before its second turn."""
-    monkeypatch.setattr(take_over, "HOT", -1.0)
-    monkeypatch.setattr(take_over, "_SHORT", -1.0)
-    monkeypatch.setattr(take_over, "_PART", 0.0)
-    before = len(take_over.loops)
-    with config.options(compile_ahead=False):
+    with compiled_at_once():
         yield
-    del take_over.loops[before:]
 
 
 def made(text: str, **names: Any) -> dict[str, Any]:

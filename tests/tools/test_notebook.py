@@ -18,6 +18,8 @@ import lazyfuse
 from lazyfuse.interop import import_hook
 from lazyfuse.runtime.events import counters, numpy_calls
 from lazyfuse.runtime.execution.executor import Run
+from lazyfuse.tools.explain_loops import explain_loops
+from tests.helpers.loop_programs import compiled_at_once
 
 pytest.importorskip("IPython", reason="IPython is not installed")
 from IPython.core.interactiveshell import InteractiveShell
@@ -282,3 +284,96 @@ def test_after_an_interrupt_the_next_cell_is_right(
     cell("d = np.sqrt(a * 2) + np.sort(a)[::-1]\nr = float(b[7]), float(d[7]), float(a.sum())")
     wanted = numpy.sqrt(14.0) + 299_992
     assert cell["r"] == (wanted, wanted, 300_000 * 299_999 / 2)
+
+
+# ------------------------------------------------------------------------------------ loops
+
+TABLE = """
+import numpy as np
+def table(n):
+    t = np.zeros((n, n))
+    for i in range(1, n):
+        for j in range(1, n):
+            t[i, j] = t[i - 1, j] + t[i, j - 1] * 0.5 + 1.0
+    return t
+"""
+
+
+@pytest.fixture
+def at_once() -> Iterator[None]:
+    with compiled_at_once():
+        yield
+
+
+@pytest.mark.usefixtures("at_once")
+def test_loops_of_cells_are_compiled(cell: Cells) -> None:
+    cell(TABLE)
+    expected = cell["table"](30)
+    cell(LOAD)
+    cell(f"{TABLE}for _ in range(3):\n    t = table(30)")
+    assert (expected == cell["t"]).all()
+    outer, inner = explain_loops(cell["table"])
+    assert outer.compiled_turns > 60
+    assert inner.code == "for j in range(1, n):"
+
+
+@pytest.mark.usefixtures("at_once")
+def test_loops_at_the_top_of_a_cell_are_compiled_and_leave_no_names(cell: Cells) -> None:
+    cell(LOAD)
+    before = set(cell.shell.user_ns)
+    cell("s = 0\nfor i in range(100):\n    s += i * 2")
+    assert cell["s"] == 9900
+    assert {"s", "i"} <= set(cell.shell.user_ns) - before
+    assert not [name for name in cell.shell.user_ns if name.startswith(".")]
+    assert explain_loops()[-1].compiled_turns > 90
+
+
+@pytest.mark.usefixtures("at_once")
+def test_loops_behind_the_extension_in_its_cell_are_compiled(cell: Cells) -> None:
+    cell(f"{LOAD}\ns = 0\nfor i in range(100):\n    s += i * 2")
+    assert cell["s"] == 9900
+    assert explain_loops()[-1].compiled_turns > 90
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize(
+    "magic", ["timeit -n 2 -r 2", "lazyfuse.timeit -n 2 -r 2", "time", "lazyfuse.report"]
+)
+def test_loops_in_magics_are_compiled(cell: Cells, magic: str) -> None:
+    cell(LOAD)
+    before = len(explain_loops())
+    cell(f"%%{magic}\ns = 0\nfor i in range(100):\n    s += i * 2\nkept = s")
+    (state,) = explain_loops()[before:]
+    assert state.code == "for i in range(100):"
+    assert state.compiled_turns > 90
+
+
+@pytest.mark.usefixtures("at_once")
+def test_an_exception_in_a_cell_has_its_line(cell: Cells) -> None:
+    cell(LOAD)
+    cell("import numpy as np\nv = np.ones(5)")
+    with pytest.raises(IndexError, match="index 5 is out of bounds") as caught:
+        cell("for i in range(9):\n    v[i] = v[i] + 1.0")
+    assert caught.traceback[-1].lineno + 1 == 2
+    assert cell["v"].tolist() == [2.0] * 5
+
+
+@pytest.mark.usefixtures("at_once")
+def test_unloading_leaves_loops_to_python(cell: Cells) -> None:
+    kind = type(cell.shell.compile)
+    cell(LOAD)
+    assert type(cell.shell.compile) is not kind
+    cell("%unload_ext lazyfuse")
+    assert type(cell.shell.compile) is kind
+    before = len(explain_loops())
+    cell("s = 0\nfor i in range(100):\n    s += i * 2")
+    assert len(explain_loops()) == before
+
+
+@pytest.mark.usefixtures("at_once")
+def test_loops_of_modules_that_a_cell_imports_are_compiled(cell: Cells, tmp_path: Path) -> None:
+    (tmp_path / "of_a_notebook.py").write_text(TABLE)
+    cell(LOAD)
+    cell("import of_a_notebook\nt = of_a_notebook.table(30)")
+    assert explain_loops(cell["of_a_notebook"].table)[0].compiled_turns
+    del sys.modules["of_a_notebook"]
