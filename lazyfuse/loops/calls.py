@@ -18,8 +18,8 @@ from lazyfuse.arrays.ndarray import ndarray
 from lazyfuse.loops import kinds
 from lazyfuse.loops.expressions import Expressions
 from lazyfuse.loops.kinds import UNBOUND, Object
-from lazyfuse.loops.text import Again, Item, Leaves, Maybe, Number, Part, Refused, Row, Value
 from lazyfuse.loops.leaving import copied
+from lazyfuse.loops.text import Again, Item, Leaves, Maybe, Number, Part, Refused, Row, Value
 from lazyfuse.registry import THEIRS
 
 _DEPTH = 6  # of functions that call functions
@@ -31,13 +31,11 @@ class Calls(Expressions):
     def of_call(self, node: ast.Call, wanted: str = "") -> Item:
         if isinstance(node.func, ast.Attribute) and not node.args and not node.keywords:
             owner = None if self.object(node.func) is not None else self.value(node.func.value)
-            if isinstance(owner, Number) and node.func.attr == "conjugate":
-                if kinds.is_complex(owner.kind):
-                    return owner._replace(text=f"{self.temp(owner.text)}.conjugate()")
-            if isinstance(owner, Row) and node.func.attr == "copy":
-                return owner._replace(part=None)
+            name = node.func.attr
+            if isinstance(owner, Number) and name == "conjugate" and kinds.is_complex(owner.kind):
+                return owner._replace(text=f"{self.temp(owner.text)}.conjugate()")
             if isinstance(owner, Row):
-                return self.reduced(node.func.attr, owner)
+                return owner._replace(part=None) if name == "copy" else self.reduced(name, owner)
         function = self.object(node.func)
         if function is None or any(isinstance(each, ast.Starred) for each in node.args):
             raise Leaves("a call")

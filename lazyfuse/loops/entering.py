@@ -116,7 +116,7 @@ class Version:
         """Write what the loop begins with; the length of the longest axis, and what is to be kept
         alive.
         """
-        most, kept = 64, []
+        most, kept = 64, []  # type: int, list[Any]
         for name, kind, at in self.meant.enters:
             if kind is UNBOUND:
                 continue
@@ -149,7 +149,7 @@ class Version:
         meant, made = self.meant, []
         left, own = meant.leaves.get(code, {}), {}  # type: dict[str, Any], dict[Any, Any]
         for name in self.stored:
-            kind = left.get(name)
+            kind: Any = left.get(name)
             value: Any = UNBOUND
             is_set = kind is not None and (name not in meant.flags or words[meant.flags[name]])
             slot = meant.slots[name, kind] if is_set else 0

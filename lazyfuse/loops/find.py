@@ -31,6 +31,7 @@ import ast
 import itertools
 import re
 from types import CodeType
+from typing import Any
 
 from lazyfuse import config
 from lazyfuse.devices.caches import register
@@ -159,7 +160,6 @@ class _Finder:
             }
         )
         _found[mark] = take_over.Loop(original, names, stored, self.path)
-        guarded = leaving.guarded(original)
         self.statements(node.body, False)
         asked = f"{_LOOP}.on and {_LOOP}.tick()"
         has_inner = any(_has(each, (ast.For, ast.While)) for each in original.body)

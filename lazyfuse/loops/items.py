@@ -45,21 +45,20 @@ def length(items: Any) -> int:
 
 def items_of(function: Any, *given: Any) -> Any:
     """`function(*given)`, cut into parts where that can be done."""
-    start = -1
+    start, is_call = -1, any(type(each) is Items for each in given)
     if function is enumerate and len(given) in (1, 2):
         start = given[1] if len(given) == 2 else 0
         if type(start) is int and start >= 0 and length(given[0]) >= 0:
             return Items(function, given[:1], start)
     elif function is zip and given and all(length(each) >= 0 for each in given):
         return Items(function, given, start)
-    elif function is reversed and len(given) == 1 and length(given[0]) >= 0:
-        if type(given[0]) is not Items:
-            return Items(function, given, start)
+    elif function is reversed and len(given) == 1 and length(given[0]) >= 0 and not is_call:
+        return Items(function, given, start)
     return function(*[each[0 : len(each)] if type(each) is Items else each for each in given])
 
 
 def form(items: Any, leaves: list[Any]) -> str:
-    """The text of the call, with marks for arrays, ranges and numbers, which are added to a list."""
+    """The text of the call, with marks for arrays, ranges and numbers: they go to a list."""
     if type(items) is not Items:
         leaves.append(items)
         return MARK.format(len(leaves) - 1)

@@ -61,9 +61,9 @@ def _statement(node: ast.stmt, numbers: dict[ast.stmt, tuple[int, int, int]]) ->
 
 def _loaded(target: ast.expr) -> ast.expr:
     """The values that the names of a target have."""
-    made = copied(target)
+    made: ast.expr = copied(target)
     for each in ast.walk(made):
-        if hasattr(each, "ctx"):
+        if isinstance(each, (ast.Name, ast.Tuple, ast.List, ast.Starred)):
             each.ctx = ast.Load()
     return made
 

@@ -13,13 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from lazyfuse.loops import kinds
-from lazyfuse.loops.calls import Calls
 from lazyfuse.loops.kinds import OTHER, UNBOUND, ArrayKind
 from lazyfuse.loops.text import (
     APPENDED,
     ARENA,
-    BITS,
-    BROKE,
     FINISHED,
     ROOM,
     SCRATCH,
@@ -27,7 +24,6 @@ from lazyfuse.loops.text import (
     Handle,
     Item,
     Kinds,
-    Known,
     Leaves,
     Meant,
     Memory,
@@ -36,6 +32,7 @@ from lazyfuse.loops.text import (
     Row,
     View,
 )  # fmt: skip
+from lazyfuse.loops.turns import Turns
 
 _PASSES = 20  # over a loop's text, until the kinds at its beginning are known
 
@@ -51,7 +48,7 @@ def meaning(unit: ast.For | ast.While, entry: Kinds, function_of: Callable[[Any]
     raise Refused(unit, "kinds that change and change")
 
 
-class Writer(Calls):
+class Writer(Turns):
     """Writes the text of one loop."""
 
     def write(self) -> Meant:
@@ -167,7 +164,7 @@ class Writer(Calls):
                 form["c16"] = "complex(scalars[{}], scalars[{}])"
                 value = form[kinds.register(kind)].format(at, at + 1)
                 self.put(f"{self.variable(name, kind)} = {value}")
-        for number in self._ranges():
+        for number in [x for each, (x, _, _) in self.numbers.items() if isinstance(each, ast.For)]:
             self.counters[number] = self._take(3)
             self.put(f"cur_{number} = 0")
             self.put(f"stop_{number} = 0")
@@ -176,9 +173,6 @@ class Writer(Calls):
         self.put("cur = meta[1]")
         begin, self.lines, self.indent = self.lines, [], 2
         return begin
-
-    def _ranges(self) -> list[int]:
-        return [self.numbers[each][0] for each in self.numbers if isinstance(each, ast.For)]
 
     def _unit(self) -> None:
         unit = self.unit
@@ -269,227 +263,6 @@ class Writer(Calls):
             raise Leaves("an annotation")
         self.on_assign(ast.Assign([node.target], node.value))
 
-    def on_break(self, node: ast.Break) -> None:
-        head, breaks, _, broke = self.loops[-1]
-        breaks.append(dict(self.kinds))
-        self.lines += self.edge(self.kinds, head, self.indent)
-        if len(self.loops) == 1:
-            self.kinds = self.join(head, self.kinds, node)
-            self.note(BROKE)
-            self.put("leave(1)")
-        else:
-            self.put(f"{broke} = True")
-            self.put("break")
-        self.dead = True
-
-    def on_continue(self, node: ast.Continue) -> None:
-        head, _, goes_on, _ = self.loops[-1]
-        goes_on.append(dict(self.kinds))
-        self.lines += self.edge(self.kinds, head, self.indent)
-        if len(self.loops) == 1 and isinstance(self.unit, ast.For):
-            self.put("cur = cur + step")
-        self.put("continue")
-        self.dead = True
-
-    def on_if(self, node: ast.If) -> None:
-        self._choice(self.truth(node.test), node, node.body, node.orelse)
-
-    def _choice(
-        self, test: str, node: ast.stmt, body: list[ast.stmt], orelse: list[ast.stmt]
-    ) -> None:
-        self.settle()
-        before = dict(self.kinds)
-        self.open(f"if {test}:")
-        self.body(body)
-        place, indent = self.later(), self.indent
-        self.close()
-        then, then_dead = self.kinds, self.dead
-        self.kinds, self.dead = before, False
-        self.open("else:")
-        self.body(orelse)
-        other = self.later()
-        self.close()
-        if self.dead:
-            self.kinds, self.dead = then, then_dead
-        elif not then_dead:
-            both = self.join(then, self.kinds, node)
-            place += self.edge(then, both, indent)
-            other += self.edge(self.kinds, both, indent)
-            self.kinds = both
-
-    def on_while(self, node: ast.While) -> None:
-        self._while(node)
-
-    def _while(self, node: ast.While) -> None:
-        at, is_unit = self.at, node is self.unit
-        with self.loop_of(node) as again:
-            _, breaks, _, broke = self.loops[-1]
-            self.open("while True:")
-            self.at = at
-            test = self.truth(node.test)
-            self.settle()
-            self.open(f"if not ({test}):")
-            if is_unit:
-                self.note(FINISHED)
-                self.put("leave(0)")
-            else:
-                self.put("break")
-            self.close()
-            self._turn(node)
-            self.body(node.body)
-            if is_unit:
-                self.useful(node)
-            again()
-            self.close()
-        if isinstance(node.test, ast.Constant) and node.test.value and not breaks:
-            self.dead = not is_unit  # nothing comes after it
-        elif node.orelse and not is_unit:
-            self._choice(f"not {broke}", node, node.orelse, [])
-
-    def _turn(self, node: ast.For | ast.While) -> None:
-        """The beginning of a turn."""
-        if not self.called:
-            self.at = self.numbers[node.body[0]][0] - 1
-        self.patience("1")
-
-    def useful(self, unit: ast.For | ast.While) -> None:
-        """Refuse a loop that is left in every turn."""
-        _, breaks, goes_on, _ = self.loops[-1]
-        if self.dead and not breaks and not goes_on:
-            raise Refused(
-                unit, f"Python has to do line {self.why[0]} in every turn ({self.why[1]})"
-            )
-
-    def on_for(self, node: ast.For) -> None:
-        if isinstance(node.iter, ast.Call) and self.object(node.iter.func) is range:
-            start, stop, step = self.range(node.iter)
-            item: Callable[[str], Any] = lambda now: Number(now, "int", kinds.SMALL)
-        else:
-            assigned = {name for each in node.body for name in self.stores(each)}
-            if assigned & self.names(node.iter):
-                raise Leaves("a loop over what it assigns")
-            count, item = self.items(node.iter)
-            start, stop, step = Number("int64(0)", "int", 1), Number(count, "int", kinds.SMALL), 1
-        self.settle()
-        limit = 1 << kinds.SMALL
-        for each in (start, stop):
-            if each.bits > kinds.SMALL:
-                self.leave(f"({each.text} > {limit}) | ({each.text} < -{limit})")
-        self.temps += 1
-        now, last = f"now{self.temps}", self.temp(stop.text)
-        number = 0 if self.called else self.at
-        if number:
-            for name, text in (("stop", last), ("step", step), ("cur", start.text)):
-                self.put(f"{name}_{number} = {text}")
-        with self.loop_of(node) as again:
-            broke = self.loops[-1].broke
-            self.open(f"for {now} in range({start.text}, {last}, {step}):")
-            if number:
-                self.put(f"cur_{number} = {now}")
-            self.assign(node.target, item(now))
-            self._turn(node)
-            self.body(node.body)
-            again()
-            self.close()
-        if node.orelse:
-            self._choice(f"not {broke}", node, node.orelse, [])
-
-    def items(self, node: ast.expr) -> tuple[str, Callable[[str], Any]]:
-        """How many turns a loop over a range, arrays, `enumerate` and so on has, and the item of
-        turn k.
-        """
-        function = self.object(node.func) if isinstance(node, ast.Call) else None
-        if function is None:
-            return self._elements(node)
-        assert isinstance(node, ast.Call)
-        if node.keywords or not node.args:
-            raise Leaves("a loop over the result of a call")
-        if function is range:
-            start, stop, step = self.range(node)
-            ends = f"({stop.text} - {start.text})" if step > 0 else f"({start.text} - {stop.text})"
-            size = self.temp(f"({ends} + {abs(step) - 1}) // {abs(step)}")
-            count = self.temp(f"{size} if {size} > 0 else 0")
-            return count, lambda now: Number(
-                f"({start.text} + {now} * {step})", "int", kinds.SMALL + 1
-            )
-        if function is enumerate and len(node.args) <= 2:
-            count, one = self.items(node.args[0])
-            first = self.index(node.args[1]) if len(node.args) == 2 else Number("int64(0)", "int")
-            base = self.temp(first.text)
-            self.leave(f"({base} > {1 << kinds.SMALL}) | ({base} < -{1 << kinds.SMALL})")
-            return count, lambda now: (
-                Number(f"({now} + {base})", "int", kinds.SMALL + 1),
-                one(now),
-            )
-        if function is zip:
-            each = [self.items(x) for x in node.args]
-            count = self.temp(each[0][0])
-            for other, _ in each[1:]:
-                self.put(f"{count} = {other} if {other} < {count} else {count}")
-            return count, lambda now: tuple([one(now) for _, one in each])
-        if function is reversed and len(node.args) == 1:
-            inner = node.args[0]
-            count, one = self.items(inner)
-            if isinstance(inner, ast.Call) and self.object(inner.func) is not range:
-                raise Leaves("a loop over the result of a call")
-            return count, lambda now: one(f"({count} - 1 - {now})")
-        raise Leaves("a loop over the result of a call")
-
-    def _elements(self, node: ast.expr) -> tuple[str, Callable[[str], Any]]:
-        """The elements of an array, or its rows."""
-        kind = self.kinds.get(node.id) if isinstance(node, ast.Name) else None
-        if kind == kinds.RANGE:
-            name = node.id  # type: ignore[attr-defined]
-            return f"{name}_count", lambda now: Number(
-                f"({name}_start + {now} * {name}_step)", "int", kinds.SMALL + 1
-            )
-        if isinstance(kind, ArrayKind) and kind.rank == 2:
-            array = self.array(node)
-            return array.sizes[0], lambda now: self.whole(
-                self.part_of(array, [Known(Number(now, "int", kinds.SMALL))])
-            )
-        if any(isinstance(x, ast.Subscript) for x in ast.walk(node) if x is not node):
-            raise Leaves("a loop over what may change")
-        row = self.value(node)
-        if not isinstance(row, Row) or row.part is None or row.part.pointer.startswith("scratch"):
-            raise Leaves("a loop over other than an array")
-        part = row.part
-        return part.length, lambda now: Number(
-            self.temp(row.element(now)), part.code, BITS.get(part.code, 63)
-        )
-
-    @staticmethod
-    def stores(node: ast.AST) -> set[str]:
-        """The names that a statement assigns."""
-        return {
-            each.id
-            for each in ast.walk(node)
-            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
-        }
-
-    def range(self, node: ast.expr) -> tuple[Number, Number, int]:
-        if not (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and self.object(node.func) is range
-            and not node.keywords
-            and 1 <= len(node.args) <= 3
-        ):
-            raise Leaves("a loop over more than a range")
-        given = [self.index(each) for each in node.args[:2]]
-        step = 1
-        if len(node.args) == 3:
-            try:
-                step = ast.literal_eval(node.args[2])
-            except ValueError:
-                raise Leaves("a step that is not known") from None
-            if type(step) is not int or step == 0 or abs(step) >> 20:
-                raise Leaves("a step that is not known")
-        held = [Number(self.temp(each.text), "int", each.bits) for each in given]
-        if len(held) == 1:
-            return Number("int64(0)", "int", 1), held[0], step
-        return held[0], held[1], step
-
     def on_assign(self, node: ast.Assign) -> None:
         node = ast.Assign([self.named(each) for each in node.targets], node.value)
         target = node.targets[0]
@@ -543,14 +316,16 @@ class Writer(Calls):
                 raise Leaves("a tuple of another length")
             for each, one in zip(target.elts, value, strict=True):
                 self.assign(each, one)
-        elif not isinstance(target, ast.Name) or type(value) is tuple:
+        elif not isinstance(target, ast.Name):
             raise Leaves("a target")
         elif isinstance(value, Handle):
             self.store_handle(target.id, value)
         elif isinstance(value, Row):
             self.store_view(target.id, value)
-        else:
+        elif isinstance(value, Number):
             self.store_name(target.id, value)
+        else:
+            raise Leaves("a tuple")
 
     def on_augassign(self, node: ast.AugAssign) -> None:
         node = ast.AugAssign(self.named(node.target), node.op, node.value)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""NumPy's functions, element by element, of numbers and rows: NumPy's own loops, by their addresses.
+"""NumPy's functions of numbers and rows: NumPy's own loops, called by their addresses.
 
 Owns the call: the words that such a loop is given, and where NumPy keeps its loops. A function
 gives the bits that it gives in Python, since it is the same machine code on the same layout.

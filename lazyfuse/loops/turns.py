@@ -1,0 +1,240 @@
+"""Loops inside of a loop, and the loop's own turns: what they go over, `break`, `continue`, `else`.
+
+Owns how turns are counted, so that Python can go on with what is left of a loop (leaving.py).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from lazyfuse.loops import kinds
+from lazyfuse.loops.calls import Calls
+from lazyfuse.loops.kinds import ArrayKind
+from lazyfuse.loops.text import BITS, BROKE, FINISHED, Known, Leaves, Number, Refused, Row
+
+
+class Turns(Calls):
+    """Writes loops."""
+
+    def on_break(self, node: ast.Break) -> None:
+        head, breaks, _, broke = self.loops[-1]
+        breaks.append(dict(self.kinds))
+        self.lines += self.edge(self.kinds, head, self.indent)
+        if len(self.loops) == 1:
+            self.kinds = self.join(head, self.kinds, node)
+            self.note(BROKE)
+            self.put("leave(1)")
+        else:
+            self.put(f"{broke} = True")
+            self.put("break")
+        self.dead = True
+
+    def on_continue(self, node: ast.Continue) -> None:
+        head, _, goes_on, _ = self.loops[-1]
+        goes_on.append(dict(self.kinds))
+        self.lines += self.edge(self.kinds, head, self.indent)
+        if len(self.loops) == 1 and isinstance(self.unit, ast.For):
+            self.put("cur = cur + step")
+        self.put("continue")
+        self.dead = True
+
+    def on_while(self, node: ast.While) -> None:
+        self._while(node)
+
+    def _while(self, node: ast.While) -> None:
+        at, is_unit = self.at, node is self.unit
+        with self.loop_of(node) as again:
+            _, breaks, _, broke = self.loops[-1]
+            self.open("while True:")
+            self.at = at
+            test = self.truth(node.test)
+            self.settle()
+            self.open(f"if not ({test}):")
+            if is_unit:
+                self.note(FINISHED)
+                self.put("leave(0)")
+            else:
+                self.put("break")
+            self.close()
+            self._turn(node)
+            self.body(node.body)
+            if is_unit:
+                self.useful(node)
+            again()
+            self.close()
+        if isinstance(node.test, ast.Constant) and node.test.value and not breaks:
+            self.dead = not is_unit  # nothing comes after it
+        elif node.orelse and not is_unit:
+            self._choice(f"not {broke}", node, node.orelse, [])
+
+    def _turn(self, node: ast.For | ast.While) -> None:
+        """The beginning of a turn."""
+        if not self.called:
+            self.at = self.numbers[node.body[0]][0] - 1
+        self.patience("1")
+
+    def useful(self, unit: ast.For | ast.While) -> None:
+        """Refuse a loop that is left in every turn."""
+        _, breaks, goes_on, _ = self.loops[-1]
+        if self.dead and not breaks and not goes_on:
+            raise Refused(
+                unit, f"Python has to do line {self.why[0]} in every turn ({self.why[1]})"
+            )
+
+    def on_for(self, node: ast.For) -> None:
+        is_range = isinstance(node.iter, ast.Call) and self.object(node.iter.func) is range
+        item: Callable[[str], Any] = lambda now: Number(now, "int", kinds.SMALL + 1)
+        by = 1
+        if is_range:
+            start, stop, step, by = self.range(node.iter)
+            begin, count = start, stop
+        else:
+            assigned = {name for each in node.body for name in self.stores(each)}
+            if assigned & self.names(node.iter):
+                raise Leaves("a loop over what it assigns")
+            count, item = self.items(node.iter)
+            start, stop, step = begin, _, _ = "int64(0)", count, "1"
+        if not by:  # its step is known while it runs
+            count, item = self._steps(start, stop, step)
+            begin = "int64(0)"
+        self.settle()
+        self.temps += 1
+        now, last = f"now{self.temps}", self.temp(count)
+        number = 0 if self.called else self.at
+        if number:
+            for name, text in (("stop", stop), ("step", step), ("cur", start)):
+                self.put(f"{name}_{number} = {text}")
+        with self.loop_of(node) as again:
+            broke = self.loops[-1].broke
+            self.open(f"for {now} in range({begin}, {last}, {by or 1}):")
+            if number:
+                self.put(f"cur_{number} = {now if by else item(now).text}")
+            self.assign(node.target, item(now))
+            self._turn(node)
+            self.body(node.body)
+            again()
+            self.close()
+        if node.orelse:
+            self._choice(f"not {broke}", node, node.orelse, [])
+
+    def items(self, node: ast.expr) -> tuple[str, Callable[[str], Any]]:
+        """How many turns a loop over a range, arrays, `enumerate` and so on has, and the item of
+        turn k.
+        """
+        function = self.object(node.func) if isinstance(node, ast.Call) else None
+        if function is None:
+            return self._elements(node)
+        assert isinstance(node, ast.Call)
+        if node.keywords or not node.args:
+            raise Leaves("a loop over the result of a call")
+        if function is range:
+            start, stop, step, _ = self.range(node)
+            return self._steps(start, stop, step)
+        if function is enumerate and len(node.args) <= 2:
+            count, one = self.items(node.args[0])
+            first = self.index(node.args[1]) if len(node.args) == 2 else Number("int64(0)", "int")
+            base = self.temp(first.text)
+            self.leave(f"({base} > {1 << kinds.SMALL}) | ({base} < -{1 << kinds.SMALL})")
+            return count, lambda now: (
+                Number(f"({now} + {base})", "int", kinds.SMALL + 1),
+                one(now),
+            )
+        if function is zip:
+            each = [self.items(x) for x in node.args]
+            count = self.temp(each[0][0])
+            for other, _ in each[1:]:
+                self.put(f"{count} = {other} if {other} < {count} else {count}")
+            return count, lambda now: tuple([one(now) for _, one in each])
+        if function is reversed and len(node.args) == 1:
+            inner = node.args[0]
+            count, one = self.items(inner)
+            if isinstance(inner, ast.Call) and self.object(inner.func) is not range:
+                raise Leaves("a loop over the result of a call")
+            return count, lambda now: one(f"({count} - 1 - {now})")
+        raise Leaves("a loop over the result of a call")
+
+    def _steps(self, start: str, stop: str, step: str) -> tuple[str, Callable[[str], Any]]:
+        """How many numbers a range has, and number k of it."""
+        size = self.temp(f"-(({start} - {stop}) // {step})")
+        count = self.temp(f"{size} if {size} > 0 else 0")
+        return count, lambda now: Number(f"({start} + {now} * {step})", "int", kinds.SMALL + 1)
+
+    def _elements(self, node: ast.expr) -> tuple[str, Callable[[str], Any]]:
+        """The elements of an array, or its rows."""
+        kind = self.kinds.get(node.id) if isinstance(node, ast.Name) else None
+        if kind == kinds.RANGE:
+            name = node.id  # type: ignore[attr-defined]
+            return f"{name}_count", lambda now: Number(
+                f"({name}_start + {now} * {name}_step)", "int", kinds.SMALL + 1
+            )
+        if isinstance(kind, ArrayKind) and kind.rank == 2:
+            array = self.array(node)
+            return array.sizes[0], lambda now: self.whole(
+                self.part_of(array, [Known(Number(now, "int", kinds.SMALL))])
+            )
+        if any(isinstance(x, ast.Subscript) for x in ast.walk(node) if x is not node):
+            raise Leaves("a loop over what may change")
+        row = self.value(node)
+        if not isinstance(row, Row) or row.part is None or row.part.pointer.startswith("scratch"):
+            raise Leaves("a loop over other than an array")
+        part = row.part
+        return part.length, lambda now: Number(
+            self.temp(row.element(now)), part.code, BITS.get(part.code, 63)
+        )
+
+    @staticmethod
+    def stores(node: ast.AST) -> set[str]:
+        """The names that a statement assigns."""
+        return {
+            each.id
+            for each in ast.walk(node)
+            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+        }
+
+    def range(self, node: ast.expr) -> tuple[str, str, str, int]:
+        """Start, stop and step of a range, and its step if that is known already."""
+        if not isinstance(node, ast.Call) or node.keywords or not 1 <= len(node.args) <= 3:
+            raise Leaves("a loop over more than a range")
+        given = [self.index(each) for each in node.args]
+        texts = [self.temp(each.text) for each in given]
+        for text, each in zip(texts, given, strict=True):
+            if each.bits > kinds.SMALL:
+                limit = 1 << kinds.SMALL
+                self.leave(f"({text} > {limit}) | ({text} < -{limit})")
+        start, stop = ["int64(0)", *texts][-2:] if len(texts) == 1 else texts[:2]
+        if len(texts) < 3:
+            return start, stop, "1", 1
+        self.leave(f"{texts[2]} == 0")
+        try:
+            known = int(ast.literal_eval(node.args[2]))
+        except ValueError:
+            known = 0
+        return start, stop, texts[2], known if abs(known) < 1 << 20 else 0
+
+    def on_if(self, node: ast.If) -> None:
+        self._choice(self.truth(node.test), node, node.body, node.orelse)
+
+    def _choice(
+        self, test: str, node: ast.stmt, body: list[ast.stmt], orelse: list[ast.stmt]
+    ) -> None:
+        self.settle()
+        before = dict(self.kinds)
+        self.open(f"if {test}:")
+        self.body(body)
+        place, indent = self.later(), self.indent
+        self.close()
+        then, then_dead = self.kinds, self.dead
+        self.kinds, self.dead = before, False
+        self.open("else:")
+        self.body(orelse)
+        other = self.later()
+        self.close()
+        if self.dead:
+            self.kinds, self.dead = then, then_dead
+        elif not then_dead:
+            both = self.join(then, self.kinds, node)
+            place += self.edge(then, both, indent)
+            other += self.edge(self.kinds, both, indent)
+            self.kinds = both
