@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from lazyfuse.arrays.ndarray import ndarray
+from lazyfuse.devices.cpu.frontend.loop_functions import OF_ONE
 from lazyfuse.loops import kinds
 from lazyfuse.loops.expressions import Expressions
-from lazyfuse.loops.kinds import UNBOUND, Object
+from lazyfuse.loops.kinds import UNBOUND, ArrayKind, Object
 from lazyfuse.loops.leaving import copied
-from lazyfuse.loops.text import Again, Item, Leaves, Maybe, Number, Part, Refused, Row, Value
+from lazyfuse.loops.text import BITS, Again, Item, Leaves, Maybe, Number, Part, Refused, Row, Value
 from lazyfuse.registry import THEIRS
 
 _DEPTH = 6  # of functions that call functions
@@ -48,6 +49,12 @@ class Calls(Expressions):
             return self._inlined(function, node)
         if node.keywords:
             raise Leaves("a call with names")
+        if function is float and isinstance(node.args[0], ast.Constant):
+            return self.of_constant(ast.Constant(float(node.args[0].value)))  # type: ignore[arg-type]
+        if function is divmod and len(node.args) == 2:
+            a, b = [self.number(each) for each in node.args]
+            a, b = a._replace(text=self.temp(a.text)), b._replace(text=self.temp(b.text))
+            return tuple([self.kept(self.binary(op, a, b)) for op in (ast.FloorDiv(), ast.Mod())])
         if function in (min, max) and len(node.args) >= 2:
             return self._least(node.args, function is max, wanted)
         if function is len and len(node.args) == 1 and isinstance(node.args[0], ast.Name):
@@ -63,35 +70,53 @@ class Calls(Expressions):
         given = [self.value(each) for each in node.args]
         if function is np.where and len(given) == 3:
             return self.where(*given)
+        if function is np.linalg.norm and len(given) == 1 and isinstance(given[0], Row):
+            squares = self.dot(given[0], given[0], by_matmul=False)
+            return _sqrt(True)(self, [squares])
+        if function in kinds.TYPES and len(given) == 1 and isinstance(given[0], Number):
+            return self._cast(given[0], kinds.TYPES[function])
         simple = _SIMPLE.get(function) if _hashes(function) else None
         is_complex = any(isinstance(x, Number) and kinds.is_complex(x.kind) for x in given)
         if is_complex and function not in (abs, complex):
             simple = None
         if simple is not None and all(isinstance(each, Number) for each in given):
             return simple(self, given)
-        function = np.absolute if function is abs else function
+        function = _BY_UFUNC.get(function, function) if _hashes(function) else function
         if isinstance(function, np.ufunc):
             self.note_maker(original)
             return self.ufunc(function, given)
         raise Leaves("a function")
+
+    def _cast(self, value: Number, code: str) -> Number:
+        """`np.int16(value)`: leaves where the number is out of range."""
+        if code == "b1":
+            return Number(self.as_truth(value), code)
+        text = self.as_element(value, code)
+        if code in kinds.WIDE:
+            return Number(text, code)
+        return Number(f"{'float64' if code == 'f4' else 'int64'}({text})", code, BITS.get(code, 63))
 
     def note_maker(self, function: Any) -> None:
         """Arrays that this function makes are of this type."""
         if function is not abs:
             self.makers.add(ndarray if function in THEIRS else np.ndarray)
 
-    def _filled(self, node: ast.Call, value: int | None) -> Row:
+    def _filled(self, node: ast.Call, value: int | str | None) -> Row:
         """`np.zeros(n)` and the like, of one axis."""
         dtypes = [*node.args[1:], *[each.value for each in node.keywords if each.arg == "dtype"]]
         if len(dtypes) > 1 or len(node.keywords) > 1 or not node.args:
             raise Leaves("an array of this kind")
         if isinstance(node.args[0], (ast.List, ast.Tuple)) and value is None:
-            return self._listed([self.number(each) for each in node.args[0].elts], dtypes)
-        if value is None:
+            return self.listed(node.args[0].elts, dtypes)
+        if value is None or isinstance(value, str):
             row = self.value(node.args[0])
             if not isinstance(row, Row) or dtypes:
                 raise Leaves("an array of this kind")
-            return row._replace(part=None)
+            if value is None:
+                return row._replace(part=None)
+            zero = {"b1": "False", "c16": "complex(0.0, 0.0)"}.get(row.kind, "int64(0)")
+            zero = "0.0" if row.kind[0] == "f" else zero
+            return Row(row.kind, row.length, lambda q: zero)
         code = self._dtype(dtypes[0]) if dtypes else "f8"
         count = self.temp(self.index(node.args[0]).text)
         self.leave(f"{count} < 0")
@@ -106,8 +131,9 @@ class Calls(Expressions):
             raise Leaves("an array of this type")
         return code
 
-    def _listed(self, values: list[Number], dtypes: list[ast.expr]) -> Row:
+    def listed(self, nodes: list[ast.expr], dtypes: Sequence[ast.expr] = ()) -> Row:
         """`np.array([x, y, z])`."""
+        values = [self.number(each) for each in nodes]
         codes = {kinds.PYTHON.get(each.kind) or kinds.numpys(each.kind) for each in values}
         if codes - {"f8", "i8"} or not values:
             raise Leaves("an array of this type")
@@ -180,8 +206,16 @@ class Calls(Expressions):
         finally:
             self.called.pop()
             self.dead, self.kinds = False, before
-        results = tuple([self.held(name, kind) for name, kind in callee.results])
+        results = tuple([self._outcome(name, kind) for name, kind in callee.results])
         return results if callee.is_tuple else results[0]
+
+    def _outcome(self, name: str, kind: str) -> Value:
+        if kind[0] != "*":
+            return self.held(name, kind)
+        self.kinds[name] = ArrayKind(kind[1:], 1, True, True)
+        row = self.whole(self.part_of(self.array(ast.Name(name, ast.Load())), [ast.Slice()]))
+        del self.kinds[name]
+        return row._replace(part=None)  # the next call writes there again
 
     def on_return(self, node: ast.Return) -> None:
         if not self.called or node.value is None:
@@ -190,16 +224,23 @@ class Calls(Expressions):
         found = self.item(node.value)
         self.settle()
         values = found if type(found) is tuple else (found,)
-        if not all(isinstance(each, Number) for each in values):
-            raise Leaves("a function whose result is an array")
+        for each in values:
+            is_new = isinstance(each, Row) and (each.is_new() or self.is_local(node.value))
+            if not (isinstance(each, Number) or is_new):
+                raise Leaves("a function whose result is a view")
         if not callee.results:
             callee.is_tuple = type(found) is tuple
             callee.results = [
-                (f"{callee.prefix}result{k}", each.kind) for k, each in enumerate(values)
+                (f"{callee.prefix}result{k}", "*" * isinstance(each, Row) + each.kind)
+                for k, each in enumerate(values)
             ]
         if callee.is_tuple != (type(found) is tuple) or len(callee.results) != len(values):
             raise Leaves("a function with results of several types")
         for k, ((name, kind), value) in enumerate(zip(callee.results, values, strict=True)):
+            if isinstance(value, Row) and value.kind == kind[1:]:
+                self.flagged.add(name)
+                self.store_array(name, value)
+                continue
             both = kind if value.kind == kind else kinds.union(kind, value.kind)
             if both is None:
                 raise Leaves("a function with results of several types")
@@ -220,24 +261,28 @@ class Callee:
         self.results: list[tuple[str, str]] = []
         self.is_tuple = False
         code, signature = function.__code__, tree.args
-        special = signature.vararg or signature.kwarg or signature.kwonlyargs
+        special = signature.vararg or signature.kwarg
         if special or signature.posonlyargs or tree.decorator_list:
             raise Leaves("a function with a special signature")
-        names = [each.arg for each in signature.args]
-        given: dict[str, ast.expr] = dict(zip(names, node.args, strict=False))
+        positional = [each.arg for each in signature.args]
+        names = positional + [each.arg for each in signature.kwonlyargs]
+        given: dict[str, ast.expr] = dict(zip(positional, node.args, strict=False))
         for keyword in node.keywords:
             if keyword.arg not in names or keyword.arg in given:
                 raise Leaves("a call with other names")
             given[keyword.arg] = keyword.value
         defaults = function.__defaults__ or ()
-        for name, value in zip(names[len(names) - len(defaults) :], defaults, strict=True):
+        last = positional[len(positional) - len(defaults) :]
+        kept = dict(zip(last, defaults, strict=True)) | (function.__kwdefaults__ or {})
+        for name, value in kept.items():
             if type(value) in (int, float, bool):
                 given.setdefault(name, ast.Constant(value))
-        if len(given) != len(names) or len(node.args) > len(names):
+        if len(given) != len(names) or len(node.args) > len(positional):
             raise Leaves("a call with other arguments")
         self.constants: list[Any] = [
             (getattr, (function, "__code__"), code),
             (getattr, (function, "__defaults__"), function.__defaults__),
+            (getattr, (function, "__kwdefaults__"), function.__kwdefaults__),
         ]
         stored = set(code.co_cellvars) | {
             each.id
@@ -348,8 +393,6 @@ def _math(name: str) -> Callable[[Calls, list[Number]], Number]:
         held = [walk.temp(f"float64({walk.widened(each)})") for each in given]
         for each in held:
             walk.leave(f"not (abs({each}) < np.inf)")
-        if name == "log":
-            walk.leave(f"{held[0]} <= 0.0")
         found = walk.temp(f"libm_{name}({', '.join(held)})")
         walk.leave(f"not (abs({found}) < np.inf)")
         return Number(found, "float")
@@ -362,7 +405,7 @@ def _rounded(name: str) -> Callable[[Calls, list[Number]], Number]:
 
     def call(walk: Calls, given: list[Number]) -> Number:
         (value,) = given
-        if value.kind != "float":
+        if value.kind not in ("float", "f8", "float|f8"):
             raise Leaves(name)
         held = walk.temp(value.text)
         walk.leave(f"not (abs({held}) < {float(1 << 62)})")
@@ -379,6 +422,27 @@ def _is(test: str) -> Callable[[Calls, list[Number]], Number]:
     return call
 
 
+def _scaled(factor: float) -> Callable[[Calls, list[Number]], Number]:
+    def call(walk: Calls, given: list[Number]) -> Number:
+        return Number(f"(float64({walk.widened(given[0])}) * {factor!r})", "float")
+
+    return call
+
+
+def _gcd(walk: Calls, given: list[Number]) -> Number:
+    if len(given) != 2 or any(kinds.register(each.kind) != "i8" for each in given):
+        raise Leaves("gcd")
+    a, b = [walk.temp(each.text) for each in given]
+    for each in (a, b):
+        walk.leave(f"{each} == {-(1 << 63)}")
+        walk.put(f"{each} = abs({each})")
+    rest = walk.temp("int64(0)")
+    with walk.under(f"while {b} != 0:"):
+        for target, text in ((rest, f"{a} % {b}"), (a, b), (b, rest)):
+            walk.put(f"{target} = {text}")
+    return Number(a, "int")
+
+
 _REDUCTIONS: dict[Any, str] = {
     np.sum: "sum",
     np.max: "max",
@@ -392,7 +456,9 @@ _REDUCTIONS: dict[Any, str] = {
     np.all: "all",
     np.count_nonzero: "sum",
 }
-_FILLED: dict[Any, int | None] = {
+_FILLED: dict[Any, int | str | None] = {
+    np.zeros_like: "like",
+    np.empty_like: "like",
     np.zeros: 0,
     np.empty: 0,
     np.ones: 1,
@@ -400,6 +466,9 @@ _FILLED: dict[Any, int | None] = {
     np.copy: None,
 }
 """What makes arrays, and the value of their elements; None: that of others."""
+_CLIP: Any = getattr(np, "_core").umath.clip
+_BY_UFUNC: dict[Any, np.ufunc] = {abs: np.absolute, np.round: np.rint, np.clip: _CLIP}
+"""Functions that are a ufunc if they are called without names."""
 _SIMPLE: dict[Any, Callable[[Calls, list[Any]], Value]] = {
     abs: _abs,
     int: _int,
@@ -407,20 +476,16 @@ _SIMPLE: dict[Any, Callable[[Calls, list[Any]], Value]] = {
     bool: _bool,
     complex: _complex,
     round: _rounded("rint"),
+    math.radians: _scaled(math.pi / 180.0),
+    math.degrees: _scaled(180.0 / math.pi),
+    math.gcd: _gcd,
     math.isnan: _is("{0} != {0}"),
     math.isinf: _is("abs({0}) == np.inf"),
     math.isfinite: _is("abs({0}) < np.inf"),
-    math.log: _math("log"),
-    math.tan: _math("tan"),
     math.sqrt: _sqrt(False),
     math.fabs: lambda walk, given: Number(f"abs(float64({walk.widened(given[0])}))", "float"),
     math.floor: _rounded("floor"),
     math.ceil: _rounded("ceil"),
-    math.exp: _math("exp"),
-    math.sin: _math("sin"),
-    math.cos: _math("cos"),
-    math.tanh: _math("tanh"),
-    math.atan: _math("atan"),
-    math.atan2: _math("atan2"),
     np.sqrt: _sqrt(True),
+    **{getattr(math, name): _math(name) for name in (*OF_ONE, "atan2", "copysign")},
 }

@@ -99,6 +99,8 @@ class Expressions(Ufuncs):
             self.leave(f"{node.id}_set == 0")  # asked again by later reads: this one may be skipped
             kind = kind.kind
         if isinstance(kind, str) and kind != OTHER:
+            if kind == kinds.LONG:
+                return Number(self.variable(node.id, kind), "int")
             is_small = kind == "int" and node.id not in self.stored
             counts = kind == "int" and self.is_counter(node.id)
             bits = kinds.SMALL if is_small or counts else 63

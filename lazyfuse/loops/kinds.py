@@ -81,17 +81,20 @@ RANGE = "range"
 """The kind of a range that a loop goes over."""
 LIST = "list"
 """The kind of a list, to which a loop appends numbers."""
+LONG = "long"
+"""The kind of an integer of more than SMALL bits that a loop does not assign."""
 OTHER = "other"
 """The kind of a value that a compiled loop cannot use."""
 
 
 def union(*several: str) -> str | None:
-    """The kind of a number that is Python's or NumPy's, as the turn decides ("float|f8", "int|i8",
-    "complex|c16"); None for kinds that do not go together so.
+    """The kind of a number that is Python's or NumPy's, as the turn decides ("float|f8",
+    "int|i4"); None for kinds that do not go together so.
     """
-    found = frozenset(part for kind in several for part in kind.split("|"))
-    unions = ("float|f8", "int|i8", "complex|c16")
-    return next((each for each in unions if found == set(each.split("|"))), None)
+    found = {part for kind in several for part in kind.split("|")}
+    first, *others = sorted(found, key=lambda each: each not in PYTHON)
+    is_pair = first in PYTHON and len(others) == 1 and others[0] not in (*PYTHON, "f4")
+    return f"{first}|{others[0]}" if is_pair and register(first) == register(others[0]) else None
 
 
 def numpys(kind: str) -> str:
@@ -101,7 +104,7 @@ def numpys(kind: str) -> str:
 
 def register(kind: str) -> str:
     """The type of a variable that holds such a number: "i8", "f8", "b1" or "c16"."""
-    code = PYTHON.get(kind, numpys(kind))
+    code = "i8" if kind == LONG else PYTHON.get(kind, numpys(kind))
     if code[0] == "c":
         return code
     return "b1" if code == "b1" else "f8" if code[0] == "f" else "i8"
@@ -160,12 +163,15 @@ def of_array(real: Any) -> ArrayKind | str:
     )
 
 
-def of_value(value: Any) -> tuple[Any, Any]:
-    """The kind of a name's value, and the value as the loop takes it."""
+def of_value(value: Any, is_assigned: bool = False) -> tuple[Any, Any]:
+    """The kind of a name's value, and the value as the loop takes it. `is_assigned`: the loop
+    assigns the name.
+    """
     kind = type(value)
     if kind is int:
-        small = -(1 << SMALL) < value < 1 << SMALL
-        return ("int", value) if small else (OTHER, value)
+        bits = value.bit_length()
+        is_int = bits <= (63 if is_assigned else SMALL)
+        return ("int" if is_int else LONG if bits <= 63 else OTHER), value
     if kind is float or kind is bool or kind is complex:
         return kind.__name__, value
     if kind is ndarray:

@@ -169,6 +169,7 @@ class Writer(Turns):
             self.put(f"cur_{number} = 0")
             self.put(f"stop_{number} = 0")
             self.put(f"step_{number} = 0")
+        self.lists = {name: (kind, self._take(2)) for name, kind in self.memory.lists.items()}
         self.put("patience = int64(0)")
         self.put("cur = meta[1]")
         begin, self.lines, self.indent = self.lines, [], 2
@@ -242,10 +243,11 @@ class Writer(Turns):
         if self.kinds.get(name) != kinds.LIST or self.called or len(node.args) != 1:
             raise Leaves("an expression")
         value = self.number(node.args[0])
-        kind, at = self.lists.get(name) or (value.kind, self._take(2))
+        if self.memory.lists.setdefault(name, value.kind) == value.kind and name not in self.lists:
+            raise Again  # its numbers may be read before
+        kind, at = self.lists.get(name, ("", 0))
         if "|" in value.kind or kind != value.kind:
             raise Leaves("a list of numbers of several types")
-        self.lists[name] = kind, at
         self.settle()
         self.leave(f"{name}_count >= {APPENDED}")
         code = kinds.register(kind)
@@ -270,9 +272,12 @@ class Writer(Turns):
             self._store(target, node.value)
             return
         found = self.handle(node.value) or self.item(node.value)
-        if type(found) is tuple and len(node.targets) == 1 and isinstance(target, ast.Tuple):
-            self._unpack(target, found)
-            return
+        if len(node.targets) == 1 and isinstance(target, ast.Tuple):
+            if isinstance(found, Row):
+                found = self.unpacked(found, len(target.elts))
+            if type(found) is tuple:
+                self._unpack(target, found)
+                return
         made = isinstance(found, Row) and (found.part is None or found.part.view is None)
         several = len(node.targets) > 1
         if (any(not isinstance(x, ast.Name) for x in node.targets) and several) or (
@@ -311,6 +316,8 @@ class Writer(Turns):
     def assign(self, target: ast.expr, value: Item) -> None:
         """Give a value, or the values of a tuple, to names."""
         target = self.named(target)
+        if isinstance(target, ast.Tuple) and isinstance(value, Row):
+            value = self.unpacked(value, len(target.elts))
         if isinstance(target, ast.Tuple) and type(value) is tuple:
             if len(value) != len(target.elts):
                 raise Leaves("a tuple of another length")
@@ -361,7 +368,8 @@ class Writer(Turns):
 
     def _store(self, target: ast.Subscript, node: ast.expr) -> None:
         if self.is_row(target):
-            self._store_row(target, self.value(node))
+            is_list = isinstance(node, (ast.Tuple, ast.List))
+            self._store_row(target, self.listed(node.elts) if is_list else self.value(node))  # type: ignore[attr-defined]
             return
         code = self.array(target.value).kind.code
         value = self.number(node, code)
@@ -380,7 +388,7 @@ class Writer(Turns):
         """Assign a view of an array to a name."""
         part = found.part
         self.settle()
-        if part is None or part.pointer.startswith("scratch"):
+        if part is None or found.is_new():
             self.store_array(name, found)
             return
         if part.view is None:

@@ -69,6 +69,8 @@ class Rows(Numbers):
     def array(self, node: ast.expr) -> Array:
         """The array, or the view of an axis, that a name holds."""
         node = self.named(node)
+        if isinstance(node, ast.Subscript):
+            return self._inner(self.array(node.value), self._keys(node))
         if not isinstance(node, ast.Name):
             raise Leaves("what is no array")
         name, kind = node.id, self.kinds.get(node.id)
@@ -91,6 +93,19 @@ class Rows(Numbers):
             return Array(kind.base, base, (kind.axis,), first, (count,), tuple(keys))
         raise Leaves("what is no array")
 
+    def _inner(self, array: Array, keys: list[ast.expr]) -> Array:
+        """`array[i]` of an array with more axes."""
+        count = len(keys)
+        if count >= len(array.sizes) or any(isinstance(each, ast.Slice) for each in keys):
+            raise Leaves("a part of an array in parts")
+        made, terms = list(array.keys) or [""] * array.kind.rank, [array.first] * bool(array.first)
+        for axis, size, key in zip(array.axes, array.sizes, keys, strict=False):
+            made[axis] = at = self.inside(key, size)
+            terms.append(f"{at} * {self.stride(array.name, array.kind, axis)}")
+        first = self.temp(" + ".join(terms))
+        rest = array.axes[count:], array.sizes[count:]
+        return array._replace(axes=rest[0], first=first, sizes=rest[1], keys=tuple(made))
+
     def stride(self, name: str, kind: ArrayKind, axis: int) -> str:
         return "int64(1)" if kind.unit and axis == kind.rank - 1 else f"{name}_s{axis}"
 
@@ -110,6 +125,12 @@ class Rows(Numbers):
             if type(axis) is int and -len(sizes) <= axis < len(sizes):
                 return Number(sizes[axis], "int", kinds.SMALL)
             raise Leaves("a shape")
+        name = node.value.id if isinstance(node.value, ast.Name) else ""
+        if name in self.lists and ast.unparse(node.slice) == "-1":
+            kind, at = self.lists[name]
+            self.leave(f"{name}_count == 0")
+            last = f"pointer_{kinds.register(kind)}(meta[{at}])[{name}_count - 1]"
+            return Number(self.temp(f"({last} != 0)" if kinds.is_bool(kind) else last), kind)
         return self.subscript(node)
 
     def subscript(self, node: ast.Subscript) -> Value:
@@ -208,7 +229,7 @@ class Rows(Numbers):
         if len(keys) != len(array.sizes) or any(isinstance(each, ast.Slice) for each in keys):
             raise Leaves("a part of an array")
         if isinstance(node.ctx, ast.Store):
-            self.written(array.kind)
+            self.written(node.value, array.kind)
         terms = [array.first] if array.first else []
         for axis, size, key in zip(array.axes, array.sizes, keys, strict=True):
             at = self.inside(key, size)
@@ -216,8 +237,15 @@ class Rows(Numbers):
             terms.append(at if step == "int64(1)" else f"{at} * {step}")
         return f"{array.name}_p", " + ".join(terms), array.kind.code
 
-    def written(self, kind: ArrayKind) -> None:
-        if self.called:
+    def is_local(self, node: ast.expr) -> bool:
+        """Whether a name holds an array that only the function which is called knows."""
+        is_own = isinstance(node, ast.Name) and node.id in self.called[-1][0].locals
+        name = node.id if isinstance(node, ast.Name) else ""
+        is_array = isinstance(self.kinds.get(name), ArrayKind)
+        return is_own and is_array and name not in self.memory.aliased
+
+    def written(self, node: ast.expr, kind: ArrayKind) -> None:
+        if self.called and not self.is_local(node):
             raise Leaves("a function that writes")
         if not kind.writes:
             raise Leaves("an array that is read-only")
@@ -226,7 +254,7 @@ class Rows(Numbers):
         """A view of one axis."""
         array = self.array(node.value)
         if isinstance(node.ctx, ast.Store):
-            self.written(array.kind)
+            self.written(node.value, array.kind)
         return self.part_of(array, self._keys(node))
 
     def part_of(self, array: Array, keys: list[ast.expr]) -> Part:
@@ -281,6 +309,14 @@ class Rows(Numbers):
         if by != "1":
             count = f"({count} + {by} - 1) // {by}"
         return ends[0], self.temp(f"{count} if {ends[1]} > {ends[0]} else 0"), by
+
+    def unpacked(self, row: Row, count: int) -> tuple[Number, ...]:
+        """The elements of a row; leaves where there are more or less."""
+        self.leave(f"{row.length} != {count}")
+        if row.part is None:
+            row = self.whole(self.computed(row))
+        code, bits = row.kind, BITS.get(row.kind, 63)
+        return tuple([Number(self.temp(row.element(str(k))), code, bits) for k in range(count)])
 
     def whole(self, part: Part) -> Row:
         """The elements of a view."""
@@ -524,7 +560,7 @@ class Rows(Numbers):
             return Number(count, "i8", kinds.SMALL)
         return Number(f"({count} {'> 0' if name == 'any' else f'== {row.length}'})", "b1")
 
-    def dot(self, left: Value, right: Value, by_matmul: bool) -> Value:
+    def dot(self, left: Value, right: Value, by_matmul: bool) -> Number:
         """The product of two rows, by NumPy's BLAS."""
         if not (isinstance(left, Row) and isinstance(right, Row)):
             raise Leaves("a product of other than rows")

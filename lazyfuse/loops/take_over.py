@@ -314,7 +314,7 @@ class Run:
         entry: dict[str, Any] = {}
         held: dict[str, Any] = {}
         for name, value in zip(loop.names, values, strict=True):
-            entry[name], held[name] = kinds.of_value(value)
+            entry[name], held[name] = kinds.of_value(value, name in loop.stored)
         for name, attribute in loop.paths:
             found = kinds.attribute(held[name], attribute, (name, attribute) in loop.written)
             if found is not UNBOUND:

@@ -96,6 +96,10 @@ class Row(NamedTuple):
     element: Callable[[str], str]
     part: Part | None = None
 
+    def is_new(self) -> bool:
+        """Whether it is an array of its own, in Python."""
+        return self.part is None or self.part.pointer.startswith("scratch")
+
 
 class Handle(NamedTuple):
     """An array itself, as a name holds it."""
@@ -190,6 +194,8 @@ class Memory:
         self.callees: dict[tuple[ast.AST, Any], Any] = {}
         self.forgotten: set[str] = set()
         """Names whose arrays at entry the loop does not use."""
+        self.lists: dict[str, str] = {}
+        """Lists to which the loop appends, and the kinds of these numbers."""
         self.aliased: set[str] = set()
         """Names that may hold one array."""
         self.aliases(unit)

@@ -124,6 +124,8 @@ class Turns(Calls):
         turn k.
         """
         function = self.object(node.func) if isinstance(node, ast.Call) else None
+        if isinstance(node, (ast.Tuple, ast.List)) and node.elts:
+            return self._constants(node.elts)
         if function is None:
             return self._elements(node)
         assert isinstance(node, ast.Call)
@@ -155,6 +157,30 @@ class Turns(Calls):
             return count, lambda now: one(f"({count} - 1 - {now})")
         raise Leaves("a loop over the result of a call")
 
+    def _constants(self, nodes: list[ast.expr]) -> tuple[str, Callable[[str], Any]]:
+        """The items of a tuple that is written out."""
+        rows = [each.elts if isinstance(each, ast.Tuple) else [each] for each in nodes]
+        is_tuple = isinstance(nodes[0], ast.Tuple)
+        columns = [
+            [self.value(ast.Constant(ast.literal_eval(x))) for x in each]
+            for each in zip(*rows, strict=False)
+        ]
+        if any(len(each) != len(columns) for each in rows) or any(
+            len({each.kind for each in column}) > 1 for column in columns
+        ):
+            raise Leaves("a loop over items of several types")
+
+        def item(now: str) -> Any:
+            made = []
+            for column in columns:
+                text = column[-1].text  # type: ignore[union-attr]
+                for k in reversed(range(len(column) - 1)):
+                    text = f"({column[k].text} if {now} == {k} else {text})"  # type: ignore[union-attr]
+                made.append(Number(self.temp(text), column[0].kind))
+            return tuple(made) if is_tuple else made[0]
+
+        return str(len(nodes)), item
+
     def _steps(self, start: str, stop: str, step: str) -> tuple[str, Callable[[str], Any]]:
         """How many numbers a range has, and number k of it."""
         size = self.temp(f"-(({start} - {stop}) // {step})")
@@ -177,7 +203,7 @@ class Turns(Calls):
         if any(isinstance(x, ast.Subscript) for x in ast.walk(node) if x is not node):
             raise Leaves("a loop over what may change")
         row = self.value(node)
-        if not isinstance(row, Row) or row.part is None or row.part.pointer.startswith("scratch"):
+        if not isinstance(row, Row) or row.part is None or row.is_new():
             raise Leaves("a loop over other than an array")
         part = row.part
         return part.length, lambda now: Number(

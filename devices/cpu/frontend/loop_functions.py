@@ -15,9 +15,12 @@ from .values import Value, convert, llvm_type
 
 Function = Callable[[Any, list[Value]], "Value | None"]
 
-OF_ONE = ("cos", "sin", "tan", "exp", "log", "atan", "tanh")
+OF_ONE = (
+    "cos", "sin", "tan", "exp", "log", "atan", "tanh", "acos", "asin", "cosh", "sinh", "log2",
+    "log10", "log1p", "expm1", "acosh", "asinh", "atanh",
+)  # fmt: skip
 """Functions of the C library, `libm_exp(x)` and so on, as Python's `math` calls them."""
-OF_TWO = ("pow", "fmod", "atan2", "hypot")
+OF_TWO = ("pow", "fmod", "atan2", "hypot", "copysign")
 
 
 def _overflows(name: str) -> Function:
