@@ -1,0 +1,365 @@
+"""Statements of every kind, compiled where they stand: what they leave is what Python leaves.
+
+Each program marks the loops that have to run compiled by `# compiled`.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import textwrap
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lazyfuse
+from lazyfuse.loops import take_over
+from tests.helpers.loop_programs import _told as told
+from tests.helpers.loop_programs import code_of, compiled_at_once
+
+RNG = np.random.default_rng(7)
+A = RNG.normal(size=(20, 10))
+V = RNG.normal(size=50)
+P = RNG.integers(1, 60, 50)
+C = V + 1j * V[::-1]
+POINTS = RNG.normal(size=(20, 3))
+PAIRS = RNG.integers(0, 20, (40, 2))
+IMAGE = RNG.integers(0, 255, (20, 3)).astype("u1")
+
+PROGRAMS = {
+    "items": """
+        def f(a, b, A):
+            s = 0.0
+            t = 0
+            for i, x in enumerate(a):  # compiled
+                s += x * i
+            for i, (x, y) in enumerate(zip(a, b), 3):  # compiled
+                s -= x * y + i
+            for x, y in zip(a, b[5:]):  # compiled
+                t = max(t, y)
+            for k in reversed(range(10, 40, 3)):  # compiled
+                t = t * 2 % 1001 + k
+            for x in reversed(a):  # compiled
+                s = s * 0.5 + x
+            for row in A:  # compiled
+                for j, x in enumerate(row):
+                    s += x * j
+                for x, y in zip(row, a[2:]):
+                    s = s - x * y
+            for i, row in enumerate(A):  # compiled
+                s += row[i % 10]
+                row[0] = s
+            for i in range(20):  # compiled
+                for di in (-1, 0, 1):
+                    for dx, dy in ((1, 0), (-1, 2)):
+                        t += di * dx + dy
+                for j in range(40, -20, -i - 1):
+                    t += j * i
+                    if j == 13 and i == 2:
+                        str(j)
+                for k, j in enumerate(range(0, 50, i + 1)):
+                    t -= k * j
+            return s, t, i, x, y, k, j, row, A
+    """,
+    "functions": """
+        def gcd(a, b):
+            while b:
+                a, b = b, a % b
+            return a
+        def is_prime(n):
+            if n < 2:
+                return False
+            for d in range(2, n):
+                if d * d > n:
+                    break
+                if n % d == 0:
+                    return False
+            else:
+                return True
+            return True
+        def norm(row, p=2):
+            s = 0.0
+            for x in row:
+                s += x ** p
+            return math.sqrt(abs(s))
+        def turned(x, y, *, by=0.1):
+            return x * by - y, x + y * by
+        def field(p, s=10):
+            x, y, z = p
+            return np.array([s * (y - x), 28.0 * x - y - x * z, x * y])
+        def moved(t, y):
+            out = np.zeros(3)
+            out[0] = y[1] * t
+            return out
+        def f(a, b, A):
+            k = 3
+            def poly(x, c=0.5):
+                return k * x + c
+            s = count = 0
+            for i in range(1, 50):  # compiled
+                s += gcd(i * 12, 900)
+                if is_prime(i):
+                    count += 1
+            x, y, t = 1.0, 0.5, 0.0
+            for i in range(50):  # compiled
+                x, y = turned(x, y)
+                t += poly(a[i])
+            for i in range(len(A)):  # compiled
+                t += norm(A[i]) + norm(row=A[i], p=3)
+            for i in range(len(A) - 1):  # compiled
+                A[i + 1, :3] = A[i, :3] + field(A[i, :3]) * 0.001
+                v = moved(0.1, A[i]) * 2 + moved(0.2, A[i])
+                A[i + 1, :3] += v
+            return s, count, x, y, t, v, A
+    """,
+    "else": """
+        def f(a, b, A):
+            s = 0
+            for i in range(20):  # compiled
+                for j in range(i, 20):
+                    if j * j == 49:
+                        break
+                    s += j
+                else:
+                    s += 1000
+                    if i == 11:
+                        print_ = str(i)
+                k = 0
+                while k < i:
+                    k += 1
+                    if k == 5:
+                        s += 7
+                        break
+                else:
+                    s -= 3
+                    A[i, 0] = s
+            while True:  # compiled
+                s //= 2
+                if s < 3:
+                    break
+            return s, k, j, A
+    """,
+    "numpys functions": """
+        def f(a, b, A):
+            s = t = 0.0
+            for i in range(len(a)):  # compiled
+                s += np.exp(a[i]) - np.sin(a[i]) * np.cos(a[i] * i) + np.arctan2(a[i], 2)
+                s += np.hypot(a[i], 0.5) + np.log(abs(a[i]) + 1) + np.floor(a[i])
+                t += np.maximum(a[i], 0.0) + np.power(2.0, a[i]) + np.round(a[i])
+                t += np.clip(t, -1, 1) + np.float32(0.3) + np.log1p(0.25) + np.sqrt(b[i])
+                k = np.minimum(b[i], 3)
+                g = np.isnan(a[i])
+                w = np.int16(round(a[i]))
+                t = math.log10(abs(t) + 1) + math.gcd(i, 12) + math.radians(t)
+            return s, t, k, g, w
+    """,
+    "rows": """
+        def f(a, b, A):
+            s = 0.0
+            for i in range(len(A)):  # compiled
+                A[i] = np.exp(A[i]) * 0.1 + np.maximum(A[i], 0.25)
+                A[i, :5] = np.where(A[i, :5] > 0.5, A[i, :5] * 2, 0.0)
+                s += np.abs(A[i] - a[:10]).sum() + np.sum(np.sin(a[::2]))
+                n = np.sum(A[i] > 0.3)
+                m = (A[i] < 0.9).any()
+                m2 = np.all(A[i] > 0.0)
+                s += a[a > 0.1].sum() + np.linalg.norm(A[i])
+                s += (a[:10] * 2) @ (A[i] + 1)
+                A[i] = A[i] ** 2 + np.sqrt(abs(A[i])) - A[i] % 0.3
+                s += (b[:10] // 3).sum() * 0.25
+                A[i][2] = s
+            return s, n, m, m2, A
+    """,
+    "arrays of its own": """
+        def f(a, b, A):
+            s = 0.0
+            F = np.zeros((20, 10))
+            for i in range(20):
+                for j in range(20):  # compiled
+                    if i != j:
+                        d = A[j] - A[i]
+                        r2 = d @ d + 0.01
+                        F[i] += d / (r2 * np.sqrt(r2))
+            prev = np.zeros(31)
+            cur = np.zeros(31)
+            for i in range(1, 30):  # compiled
+                for j in range(1, 31):
+                    cur[j] = max(prev[j - 1] * 0.5, cur[j - 1]) + i * j
+                prev, cur = cur, prev
+            for i in range(40):  # compiled
+                v = np.zeros(3)
+                v[0] = a[i]
+                v[1:] = i
+                w = np.array([a[i], 2.0, s])
+                v += w * 0.5
+                u = v.copy()
+                u *= 2
+                m = u > 1
+                x = np.tanh(u * 0.01)
+                old = x
+                y = np.ones(i % 4)
+                s = s * 0.25 + v.sum() + u @ w + m.sum() + x[0] + y.sum() + old[-1]
+                k = np.zeros(2, dtype=int)
+                k[i % 2] += i
+            x = a[:5]
+            y = x
+            for i in range(40):  # compiled
+                x = x * 0.9 + a[i]
+                if i % 7 == 3:
+                    y = x
+                x[0] += y[1]
+                if i == 25:
+                    print_ = str(i)
+            return s, F, d, prev, cur, v, w, u, m, x, y, k, old, x is y
+    """,
+    "complex": """
+        def f(a, b, A, c):
+            out = np.zeros((20, 20), dtype=int)
+            for i in range(20):  # compiled
+                for j in range(20):
+                    z = 0j
+                    k = complex(i * 0.1 - 1.5, j * 0.1 - 1)
+                    m = 0
+                    while abs(z) < 2 and m < 50:
+                        z = z * z + k
+                        m += 1
+                    out[i, j] = m
+            s = t = 0j
+            for i in range(20):  # compiled
+                t += c[i] * np.exp(2j * c[i].real) / (c[i] + 2) - c[i] ** 2
+                s = s * s + (1.5 + 0.5j) / (s + 3 - 1j) - s.conjugate() * 2 + s ** 2 * 0.1
+                s = s / abs(s) if s != 0 else 1j
+                u = s * a[i] - a[i] * s
+                c[i] = s
+            for i in range(1, 20):  # compiled
+                c[:i] = c[:i] * c[i] + c[1 : i + 1]
+                q = c[i]
+                y = -q
+                w = y.imag
+            return out, z, s, t, c, q, y, w, u
+    """,
+    "lists": """
+        def f(a, b, A):
+            out, places, flags, given = [], [], [], []
+            x = 1.0
+            for i in range(60):  # compiled
+                x = 3.7 * x * (1 - x) if i % 2 else 0.3
+                out.append(x)
+                if i % 3 == 0:
+                    places.append(i)
+                    flags.append(i > 10)
+                given.append(a[i % 50])
+                if i == 40:
+                    k = len(out)
+                if out[-1] > 0.5:
+                    x = out[-1] * 0.5
+            many = []
+            for i in range(40000):  # compiled
+                many.append(i * 0.5)
+            return out, places, flags, given, k, x, many
+    """,
+    "attributes": """
+        class Simulation:
+            g = 9.81
+            def __init__(self, n):
+                self.dt, self.n = 0.01, n
+                self.x, self.v = np.linspace(0, 1, n), np.zeros(n)
+                self.trace = []
+            def step(self):
+                for i in range(self.n):  # compiled
+                    self.v[i] += self.dt * (self.g - self.x[i])
+                    self.x[i] += self.v[i] * self.dt
+                    self.trace.append(self.x[i])
+            def total(self):
+                self.s = 0.0
+                for i in range(len(self.x)):  # compiled
+                    self.s += self.x[i]
+                return self.s
+        def f(a, b, A):
+            made = Simulation(30)
+            for k in range(5):
+                made.step()
+            return made.x, made.v, made.total(), made.s, made.trace
+    """,
+    "unpacked": """
+        def f(a, b, A, points, pairs, image):
+            s = 0
+            best = 0
+            t = 0.0
+            for a, b in pairs:  # compiled
+                s += a * 3 - b
+            for k in range(len(pairs)):  # compiled
+                i, j = pairs[k]
+                s -= i * j
+            for i in range(20):  # compiled
+                red, green, blue = image[i]
+                q, m = divmod(s, 7)
+                s = s // 2 + q - m + int(red)
+                if image[i, 0] > best:
+                    best = image[i, 0]
+                points[i] = t, 0.5, 1
+                points[i][1] += q
+                t += points[i][1]
+            sieve = np.ones(201, dtype=bool)
+            i = 2
+            while i * i <= 200:  # compiled
+                if sieve[i]:
+                    for j in range(i * i, 201, i):
+                        sieve[j] = False
+                i += 1
+            return s, best, red, green, blue, q, m, points, sieve, j
+    """,
+}
+
+
+@pytest.mark.parametrize("ours", [False, True], ids=["numpy", "lazyfuse"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_leave_what_python_leaves(name: str, ours: bool) -> None:
+    text = textwrap.dedent(PROGRAMS[name])
+    given = [V, P, A, *{"complex": [C], "unpacked": [POINTS, PAIRS, IMAGE]}.get(name, [])]
+    expected = run(text, False, given)
+    before = len(take_over.loops)
+    with compiled_at_once():
+        assert run(text, True, given, ours) == expected
+        loops = take_over.loops[before:]
+    found = {each.node.lineno: each for each in loops}
+    marked = [k for k, line in enumerate(text.split("\n"), 1) if line.endswith("# compiled")]
+    assert marked
+    for line in marked:
+        assert found[line].compiled_turns, (text.split("\n")[line - 1], found[line].refused)
+
+
+def run(text: str, compiled: bool, given: list[Any], ours: bool = False) -> Any:
+    """What a program returns, told by values and types; the last of three calls."""
+    scope: dict[str, Any] = {"np": lazyfuse if ours else np, "math": math}
+    exec(code_of(text, "<statements>", compiled), scope)
+    for _ in range(3 if compiled else 1):
+        copies = [lazyfuse.array(x) if ours else copy.copy(x) for x in given]
+        found = scope["f"](*copies)
+    return [told(each) for each in found]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh", "cosh",
+     "tanh", "arcsin", "arctan", "arcsinh", "sqrt", "cbrt", "square", "reciprocal", "absolute",
+     "sign", "floor", "ceil", "rint", "trunc", "isfinite", "signbit", "negative", "degrees"],
+)  # fmt: skip
+def test_functions_have_numpys_bits(name: str) -> None:
+    """Of numbers and of rows of several lengths and steps."""
+    text = f"""
+def f(x, n):
+    out = []
+    rows = np.zeros((n, n))
+    for i in range(n):
+        out.append(np.{name}(x[i]))
+    for i in range(1, n):
+        rows[i, :i] = np.{name}(x[:i])
+        rows[: n // 2, i] = np.{name}(x[: n // 2 * 2 : 2])
+    return out, rows
+"""
+    x = np.random.default_rng(3).random(40) * 0.9 + 0.05
+    with compiled_at_once():
+        expected, got = run(text, False, [x, 40]), run(text, True, [x, 40])
+    assert got == expected
