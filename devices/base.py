@@ -22,6 +22,9 @@ else:  # the compiler's process starts without NumPy
 WORDS = 32
 """32-bit integers in which a launch of an asynchronous device reports its IEEE flags."""
 
+ALONE = "loop"
+"""The name of programs that run without chunks and threads: hot loops of Python (lazyfuse/loops)."""
+
 
 @dataclass(frozen=True)
 class Source:

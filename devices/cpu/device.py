@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .. import settings
-from ..base import Device, DeviceError, DeviceOptions, Pooled, Program, Source, Traits
+from ..base import ALONE, Device, DeviceError, DeviceOptions, Pooled, Program, Source, Traits
 from ..late_imports import module
 from ..pools import environment, object_code
 from ..pools.buffers import BufferPool, for_device
@@ -173,8 +173,9 @@ class CPU(Device):
 
     def _arrived(self, source: Source, code: bytes | None, why: str, seconds: float) -> None:
         """In the worker's thread: the loops that the program needs first, then the program."""
-        with suppress(DeviceError):
-            self.work.prepare()
+        if source.name != ALONE:  # preparing takes a thread beside a busy one a second and more
+            with suppress(DeviceError):
+                self.work.prepare()
         self.programs.arrived(source, code, why, seconds)
 
     def _leave(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lazyfuse.arrays.ndarray import export, ndarray, wrap
-from lazyfuse.devices.base import Source
+from lazyfuse.devices.base import ALONE, Source
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import RANGE, UNBOUND, ArrayKind
 from lazyfuse.loops.text import APPENDED, ARENA, DOTTED, END, ROOM, SCRATCH, Meant, View
@@ -40,7 +40,7 @@ class Version:
     def __init__(self, stored: list[str], written: list[tuple[str, str]], meant: Meant) -> None:
         self.meant, self.written = meant, written
         self.stored = [*stored, *[DOTTED.format(*each) for each in written]]
-        self.source = Source("numba", "loop", meant.text, 0, (), ())
+        self.source = Source("numba", ALONE, meant.text, 0, (), ())
         self.call: Any = None
         self.program: Any = None
         self.arena: Any = None
