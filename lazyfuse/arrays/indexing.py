@@ -7,6 +7,7 @@ selection. Integer arrays run in NumPy on evaluated arrays. Importing this modul
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -190,6 +191,10 @@ def _read_advanced(self: ndarray, key: Any) -> Any:
 # --------------------------------------------------------------------------------------- writes
 
 
+_PLAIN = frozenset((float, int, np.float64))
+"""Numbers that NumPy converts one by one."""
+
+
 def set_item(self: ndarray, key: Any, value: Any) -> None:
     """As `numpy.ndarray.__setitem__`."""
     if type(key) is str and (part := index_keys.field(self, key)) is not None:
@@ -203,6 +208,10 @@ def set_item(self: ndarray, key: Any, value: Any) -> None:
                 view = self._view  # the last step of `self[key] += other`
                 if view.flags.writeable and _is_itself(self, view[opened(key)], value):
                     return
+        elif type(value) in (tuple, list) and _PLAIN.issuperset(map(type, value)):
+            with suppress(OverflowError, ValueError):  # told below as NumPy tells it
+                self[key] = np.array(value, geometry(self).dtype)
+                return
         with held():
             _write(self, key, value)
         return

@@ -46,7 +46,7 @@ class Calls(Expressions):
             self.note_maker(original)
             return self._filled(node, _FILLED[function])
         if original is function and type(function) is FunctionType:
-            return self._inlined(function, node)
+            return self.inlined(function, node)
         if node.keywords:
             raise Leaves("a call with names")
         if function is float and isinstance(node.args[0], ast.Constant):
@@ -168,8 +168,8 @@ class Calls(Expressions):
             self.put(f"{result} = {held} if {better} else {result}")
         return Number(result, kind, max(each.bits for each in values), tag)
 
-    def _inlined(self, function: Any, node: ast.Call) -> Item:
-        """A call of a function of the program's, whose statements only compute."""
+    def inlined(self, function: Any, node: ast.Call, is_statement: bool = False) -> Item:
+        """A call of a function of the program's. `is_statement`: its result is not used."""
         callee = self.memory.callees.get((node, function))
         if callee is None:
             tree = self.function_of(function)
@@ -194,18 +194,22 @@ class Calls(Expressions):
             self.kinds[name] = Object(value)
         for name, value in given:
             self.assign(ast.Name(name, ast.Store()), value)
-        self.called.append((callee, depth))
+        self.called.append((callee, depth, is_statement))
         try:
             self.open("while True:")
             self.body(callee.body)
             if not self.dead:
-                raise Leaves("a function that may end without a result")
+                if not is_statement:
+                    raise Leaves("a function that may end without a result")
+                self.put("break")
             self.close()
         except Refused as why:
             raise Leaves(str(why)) from why
         finally:
             self.called.pop()
             self.dead, self.kinds = False, before
+        if is_statement:
+            return ()
         results = tuple([self._outcome(name, kind) for name, kind in callee.results])
         return results if callee.is_tuple else results[0]
 
@@ -218,11 +222,17 @@ class Calls(Expressions):
         return row._replace(part=None)  # the next call writes there again
 
     def on_return(self, node: ast.Return) -> None:
-        if not self.called or node.value is None:
+        if not self.called:
             raise Leaves("return")
-        callee, depth = self.called[-1]
-        found = self.item(node.value)
+        callee, depth, is_statement = self.called[-1]
+        found = None if node.value is None else self.item(node.value)
         self.settle()
+        if is_statement:
+            self.put(f"escape({len(self.loops) - depth + 1})")
+            self.dead = True
+            return
+        if found is None or node.value is None:
+            raise Leaves("a function that may end without a result")
         values = found if type(found) is tuple else (found,)
         for each in values:
             is_new = isinstance(each, Row) and (each.is_new() or self.is_local(node.value))

@@ -15,7 +15,18 @@ from lazyfuse.arrays.ndarray import export, ndarray, wrap
 from lazyfuse.devices.base import ALONE, Source
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import RANGE, UNBOUND, ArrayKind
-from lazyfuse.loops.text import APPENDED, ARENA, DOTTED, END, ROOM, SCRATCH, Meant, View
+from lazyfuse.loops.text import (
+    APPENDED,
+    ARENA,
+    DOTTED,
+    END,
+    LOG,
+    LOGGED,
+    ROOM,
+    SCRATCH,
+    Meant,
+    View,
+)
 from lazyfuse.loops.ufuncs import addresses
 from lazyfuse.runtime.layout.meta_arrays import address
 from lazyfuse.runtime.placement import devices
@@ -96,6 +107,9 @@ class Version:
             words[END] = words[ARENA] + arena.nbytes
         for name, (_, at) in meant.lists.items():
             words[at] = address(appended[name])
+        if meant.logs:
+            kept.append(np.empty(3 * LOGGED))
+            words[LOG] = address(kept[-1])
         for at, both in self.loops:
             words[at : at + 2] = list(both)
         memory = ctypes.addressof(words)

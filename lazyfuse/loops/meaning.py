@@ -10,27 +10,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import OTHER, UNBOUND, ArrayKind
 from lazyfuse.loops.text import (
-    APPENDED,
-    ARENA,
-    FINISHED,
-    ROOM,
-    SCRATCH,
-    Again,
-    Handle,
-    Item,
-    Kinds,
-    Leaves,
-    Meant,
-    Memory,
-    Number,
-    Refused,
-    Row,
-    View,
+    APPENDED, ARENA, FINISHED, LOG, ROOM, SCRATCH, Again, Handle, Item, Kinds, Leaves, Meant,
+    Memory, Number, Refused, Row, View,
 )  # fmt: skip
 from lazyfuse.loops.turns import Turns
 
@@ -61,6 +48,14 @@ class Writer(Turns):
         body = self.lines
         self.lines, self.indent = [], 1
         self.put("code = left()")
+        if self.memory.logs:
+            with self.under("while log > 0:"):
+                self.put("log = log - 1")
+                word = f"pointer_i8(meta[{LOG}] + 24 * log)"
+                with self.under(f"if {word}[2] == 8:"):
+                    self.put(f"pointer_i8({word}[0])[0] = {word}[1]")
+                with self.under("else:"):
+                    self.put(f"pointer_u1({word}[0])[0] = uint8({word}[1])")
         for (name, kind), slot in self.slots.items():
             if isinstance(kind, View):
                 for k, part in enumerate(self.words_of(name, kind)):
@@ -108,7 +103,7 @@ class Writer(Turns):
         begin += [f"  {each}_count = int64(0)" for each in self.lists]
         begin += [f"  {each} = int64(0)" for each in sorted(self.own)]
         begin += [f"  {each}_size = int64(0)" for each in sorted(self.own)]
-        begin.append(f"  arena = meta[{ARENA}]")
+        begin += [f"  arena = meta[{ARENA}]", "  log = int64(0)"]
         for name, (block, code) in self.blocks.items():
             room = f"{16 * block} * meta[{ROOM}]"
             begin.append(f"  {name} = pointer_{code}(meta[{SCRATCH}] + {room})")
@@ -122,7 +117,7 @@ class Writer(Turns):
             text + "\n", self.enters, self.leaves, self.slots, self.flags, self.counters,
             self.words, ends, self.constants, self.functions,
             1 + max((block for block, _ in self.blocks.values()), default=-1), self.origins,
-            self.lists, None if self.makes is None else self.makers,
+            self.memory.logs, self.lists, None if self.makes is None else self.makers,
         )  # fmt: skip
 
     def _enter(self) -> list[str]:
@@ -207,6 +202,7 @@ class Writer(Turns):
     def statement(self, node: ast.stmt) -> None:
         if not self.called:
             self.at, self.block = self.numbers[node][0], 0
+            self.kept_for_good()
         walk = getattr(self, "on_" + type(node).__name__.lower(), None)
         before = len(self.lines), self.indent, dict(self.kinds), len(self.loops)
         try:
@@ -214,6 +210,8 @@ class Writer(Turns):
                 raise Leaves(type(node).__name__)
             walk(node)
             self.settle()
+            if not self.called and not self.dead:
+                self.kept_for_good()
         except Leaves as why:
             self.why = node.lineno, str(why)
             if self.called:
@@ -226,6 +224,11 @@ class Writer(Turns):
             self.leave()
             self.dead = True
 
+    def kept_for_good(self) -> None:
+        """What functions have written stays written."""
+        if self.memory.logs:
+            self.put("log = int64(0)")
+
     def on_pass(self, node: ast.Pass) -> None:
         self.put("pass")
 
@@ -233,6 +236,8 @@ class Writer(Turns):
         called = node.value.func if isinstance(node.value, ast.Call) else None
         if isinstance(called, ast.Attribute) and called.attr == "append":
             self._append(called.value, node.value)  # type: ignore[arg-type]
+        elif isinstance(node.value, ast.Call) and isinstance(self.object(called), FunctionType):  # type: ignore[arg-type]
+            self.inlined(self.object(called), node.value, is_statement=True)  # type: ignore[arg-type]
         elif not isinstance(node.value, ast.Constant):
             raise Leaves("an expression")
 
@@ -303,7 +308,7 @@ class Writer(Turns):
             places.append(self.place(place))
         self.settle()
         kept = [
-            None if found is None else self.as_element(value, found[2])
+            "" if found is None else self.as_element(value, found[2])
             for found, value in zip(places, values, strict=True)
         ]
         self.settle()
@@ -311,7 +316,7 @@ class Writer(Turns):
             if found is None:
                 self.assign(place, value)
             else:
-                self.put(f"{found[0]}[{found[1]}] = {kept_value}")
+                self.store_element(place.value, found, kept_value)  # type: ignore[attr-defined]
 
     def assign(self, target: ast.expr, value: Item) -> None:
         """Give a value, or the values of a tuple, to names."""
@@ -364,7 +369,7 @@ class Writer(Turns):
         value = self.binary(node.op, before, self.number(node.value))
         kept = self.as_element(value, code)
         self.settle()
-        self.put(f"{pointer}[{held}] = {kept}")
+        self.store_element(node.target.value, (pointer, held, code), kept)
 
     def _store(self, target: ast.Subscript, node: ast.expr) -> None:
         if self.is_row(target):
@@ -377,7 +382,7 @@ class Writer(Turns):
         pointer, at, code = self.place(target)
         kept = self.as_element(value, code)
         self.settle()
-        self.put(f"{pointer}[{at}] = {kept}")
+        self.store_element(target.value, (pointer, at, code), kept)
 
     def store_name(self, name: str, value: Number) -> None:
         """Assign a number to a name."""

@@ -17,19 +17,9 @@ from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import ArrayKind
 from lazyfuse.loops.numbers import Numbers
 from lazyfuse.loops.text import (
-    BITS,
-    END,
-    ROOM,
-    Array,
-    Handle,
-    Leaves,
-    Maybe,
-    Number,
-    Part,
-    Row,
-    Value,
+    BITS, END, LOG, LOGGED, ROOM, Again, Array, Handle, Leaves, Maybe, Number, Part, Row, Value,
     View,
-)
+)  # fmt: skip
 
 _SIGNS: dict[type[ast.operator], str] = {
     ast.Add: "+",
@@ -229,7 +219,7 @@ class Rows(Numbers):
         if len(keys) != len(array.sizes) or any(isinstance(each, ast.Slice) for each in keys):
             raise Leaves("a part of an array")
         if isinstance(node.ctx, ast.Store):
-            self.written(node.value, array.kind)
+            self.written(array.kind)
         terms = [array.first] if array.first else []
         for axis, size, key in zip(array.axes, array.sizes, keys, strict=True):
             at = self.inside(key, size)
@@ -244,17 +234,37 @@ class Rows(Numbers):
         is_array = isinstance(self.kinds.get(name), ArrayKind)
         return is_own and is_array and name not in self.memory.aliased
 
-    def written(self, node: ast.expr, kind: ArrayKind) -> None:
-        if self.called and not self.is_local(node):
-            raise Leaves("a function that writes")
+    def written(self, kind: ArrayKind) -> None:
+        """An array is about to be written."""
         if not kind.writes:
             raise Leaves("an array that is read-only")
+
+    def store_element(self, node: ast.expr, place: tuple[str, str, str], text: str) -> None:
+        """Store an element; what a function overwrites is kept until its caller's statement ends."""
+        pointer, at, code = place
+        if self.called and not self.is_local(node):
+            if code[1:] not in ("1", "8"):
+                raise Leaves("a function that writes elements of this type")
+            if not self.memory.logs:
+                self.memory.logs = True
+                raise Again
+            self.leave(f"log >= {LOGGED}")
+            word = self.temp(f"meta[{LOG}] + 24 * log")
+            wide = {"f8": "pointer_i8", "i8": "pointer_i8"}.get(code, "pointer_u1")
+            held = self.temp(f"address_of({pointer}, {at})")
+            old = f"int64({wide}({held})[0])"
+            for k, value in enumerate((held, old, f"int64({int(code[1:])})")):
+                self.put(f"pointer_i8({word})[{k}] = {value}")
+            self.put("log = log + 1")
+        self.put(f"{pointer}[{at}] = {text}")
 
     def part(self, node: ast.Subscript) -> Part:
         """A view of one axis."""
         array = self.array(node.value)
         if isinstance(node.ctx, ast.Store):
-            self.written(node.value, array.kind)
+            if self.called and not self.is_local(node.value):
+                raise Leaves("a function that writes rows")
+            self.written(array.kind)
         return self.part_of(array, self._keys(node))
 
     def part_of(self, array: Array, keys: list[ast.expr]) -> Part:

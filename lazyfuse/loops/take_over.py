@@ -48,8 +48,8 @@ _SKIPPED, _MOST_SKIPPED = 50, 10_000
 """Runs of a short loop between two that are timed, at first and in the end. Then it is not asked
 for until another loop has run for some time.
 """
-_LEAVES, _WORTH = 8, 8
-"""Ways out after which a loop stays in Python, unless it has done so many turns for each."""
+_LEAVES, _LEAVE = 8, 60e-6
+"""Ways out after which a loop stays in Python, if that is faster; seconds that one takes."""
 _VERSIONS = 6
 INTERNAL = "lazyfuse failed to translate it"
 _MISSES = 20
@@ -393,18 +393,17 @@ class Run:
         """Note how far the loop has come, and whether leaving was worth it."""
         loop = self.loop
         loop.entered += 1
-        if self.items is None:
-            turns = _WORTH if not found.at else 1
-        else:
-            turns = moved // step
+        turns = moved // step
+        if self.items is not None:
             self.at += turns + (found.at > 0)
         loop.compiled_turns += turns
         if found.at:
             self._resumes = True
             loop.left += found.at not in version.meant.ends
-            if loop.left >= _LEAVES and loop.compiled_turns < _WORTH * loop.left:
+            saved = loop.compiled_turns * loop.seconds / max(loop.turns, 1)
+            if loop.left >= _LEAVES and saved < loop.compiled_seconds + loop.left * _LEAVE:
                 line = _line(loop.node, found.at)
-                loop.give_up(f"line {line}: Python has to do it, in most turns")
+                loop.give_up(f"line {line}: Python has to do it, in many turns")
 
 
 def _line(node: ast.For | ast.While, at: int) -> int:

@@ -146,6 +146,8 @@ class Meant(NamedTuple):
     """Arrays of working memory."""
     origins: list[str]
     """The names that hold arrays at entry."""
+    logs: bool
+    """Whether it needs memory for what functions overwrite."""
     lists: dict[str, tuple[str, int]]
     """Lists to which the loop appends: the kind of their new numbers, and where their words are."""
     makes: set[type] | None
@@ -154,12 +156,15 @@ class Meant(NamedTuple):
 
 FINISHED, BROKE, FIRST = 0, 1, 2
 """How a loop ends; statement k is left as k + FIRST."""
-ASKED, CUR, STOP, STEP, SCRATCH, ROOM, ARENA, END = range(8)
-HEAD = 8
+ASKED, CUR, STOP, STEP, SCRATCH, ROOM, ARENA, END, LOG = range(9)
+HEAD = 10
+LOGGED = 256
+"""Elements that functions may write during one statement."""
 APPENDED = 1 << 14
 """Numbers that a list gets at once."""
 """Words at the beginning: whom to ask for signals, the loop's counter, stop and step, working
-memory and how many numbers a block of it holds, memory for arrays of the loop's own and its end."""
+memory and how many numbers a block of it holds, memory for arrays of the loop's own and its end,
+and for what functions have overwritten."""
 BITS = {"i1": 8, "u1": 8, "i2": 16, "u2": 16, "i4": 32, "u4": 32}
 """How large integers of these dtypes are."""
 
@@ -192,6 +197,8 @@ class Memory:
     def __init__(self, unit: ast.AST) -> None:
         self.heads: dict[ast.AST, Kinds] = {}
         self.callees: dict[tuple[ast.AST, Any], Any] = {}
+        self.logs = False
+        """Whether functions write into arrays: where a statement is left, this is undone."""
         self.forgotten: set[str] = set()
         """Names whose arrays at entry the loop does not use."""
         self.lists: dict[str, str] = {}
@@ -358,6 +365,10 @@ class Text:
         raise NotImplementedError
 
     def body(self, statements: list[ast.stmt]) -> None:
+        """As meaning.py has it."""
+        raise NotImplementedError
+
+    def kept_for_good(self) -> None:
         """As meaning.py has it."""
         raise NotImplementedError
 

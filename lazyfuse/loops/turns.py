@@ -51,6 +51,11 @@ class Turns(Calls):
             self.at = at
             test = self.truth(node.test)
             self.settle()
+            if self.memory.logs and not self.called:
+                test = self.temp(test)
+                self.kept_for_good()
+            if is_unit:
+                self.put("cur = cur + 1")  # its turns
             self.open(f"if not ({test}):")
             if is_unit:
                 self.note(FINISHED)
@@ -246,6 +251,9 @@ class Turns(Calls):
         self, test: str, node: ast.stmt, body: list[ast.stmt], orelse: list[ast.stmt]
     ) -> None:
         self.settle()
+        if self.memory.logs and not self.called:
+            test = self.temp(test)
+            self.kept_for_good()
         before = dict(self.kinds)
         self.open(f"if {test}:")
         self.body(body)

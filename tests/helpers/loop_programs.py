@@ -122,7 +122,8 @@ STATEMENTS = [
     "r *= <F>", "r += v[:len(r)]", "r2 = r", "r, r2 = r2, r", "r = r.copy()", "r2[<X>] = <F>",
     "r = np.ones(3)", "r2 -= r2", "o.a = o.a + <F>", "r = np.zeros(k, dtype=int)", "x3 = r2.sum()",
     "r3 = np.exp(r)", "q[:k] = q[:k] // 3", "p[<X>] = np.maximum(<I>, 0)", "mask = v > <F>",
-    "e2 = np.array([0, 1])", "v[:k] = np.where(w[:k] > <F>, v[:k], <F>)",
+    "e2 = np.array([0, 1])", "swap(v, <X>, <Y>)", "swap(p, <X>, <X>)", "s = root(p, <X>) + root(p, <X>)",
+    "raised(v, <X>, <F>)", "x = root(p, i) * v[<X>]", "raised(o.a, <I>, 0.5)", "swap(mask, <X>, <X>)", "v[:k] = np.where(w[:k] > <F>, v[:k], <F>)",
 ]  # fmt: skip
 RARE = ("raise ", "assert ", "print_", "x = <I>", "s = <F>")
 HEADS = [
@@ -165,6 +166,18 @@ def total(row, k):
     for i in range(k):
         s += row[i] * i
     return s
+def swap(a, i, j):
+    a[i], a[j] = a[j], a[i]
+def root(p, i):
+    while p[i] > i and i < 8:
+        p[i] -= 1
+        i += 1
+    return i
+def raised(v, i, by):
+    if by > 2:
+        return
+    v[i] += by
+    v[-i] = v[i + 1] * by
 def turn(x, y):
     return x * 0.5 - y, x + y * 0.25
 class Box:
@@ -406,6 +419,7 @@ def at_once() -> Any:
 
     take_over.HOT = take_over._SHORT = -1.0
     take_over._PART = 0.0
+    take_over._LEAVES = 1 << 40
     return take_over
 
 
