@@ -49,15 +49,16 @@ class Calls(Expressions):
             return self.inlined(function, node)
         if node.keywords:
             raise Leaves("a call with names")
-        if function is float and isinstance(node.args[0], ast.Constant):
-            return self.of_constant(ast.Constant(float(node.args[0].value)))  # type: ignore[arg-type]
+        first = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
+        if function is float and first in ("inf", "-inf", "nan"):
+            return self.of_constant(ast.Constant(float(first)))
         if function is divmod and len(node.args) == 2:
             a, b = [self.number(each) for each in node.args]
             a, b = a._replace(text=self.temp(a.text)), b._replace(text=self.temp(b.text))
             return tuple([self.kept(self.binary(op, a, b)) for op in (ast.FloorDiv(), ast.Mod())])
         if function in (min, max) and len(node.args) >= 2:
             return self._least(node.args, function is max, wanted)
-        if function is len and len(node.args) == 1 and isinstance(node.args[0], ast.Name):
+        if function is len and len(node.args) == 1:
             return Number(self.array(node.args[0]).sizes[0], "int", kinds.SMALL)
         if function is np.dot and len(node.args) == 2:
             return self.dot(self.value(node.args[0]), self.value(node.args[1]), by_matmul=False)
@@ -75,12 +76,15 @@ class Calls(Expressions):
             return _sqrt(True)(self, [squares])
         if function in kinds.TYPES and len(given) == 1 and isinstance(given[0], Number):
             return self._cast(given[0], kinds.TYPES[function])
-        simple = _SIMPLE.get(function) if _hashes(function) else None
+        simple, count = _SIMPLE.get(function, (None, 0)) if _hashes(function) else (None, 0)
         is_complex = any(isinstance(x, Number) and kinds.is_complex(x.kind) for x in given)
         if is_complex and function not in (abs, complex):
             simple = None
-        if simple is not None and all(isinstance(each, Number) for each in given):
+        is_call = len(given) in ((1, 2) if function is complex else (count,))
+        if simple is not None and is_call and all(isinstance(each, Number) for each in given):
             return simple(self, given)
+        if function is np.round and not all(each.kind[0] == "f" for each in given):
+            raise Leaves("integers that are rounded")
         function = _BY_UFUNC.get(function, function) if _hashes(function) else function
         if isinstance(function, np.ufunc):
             self.note_maker(original)
@@ -104,7 +108,11 @@ class Calls(Expressions):
     def _filled(self, node: ast.Call, value: int | str | None) -> Row:
         """`np.zeros(n)` and the like, of one axis."""
         dtypes = [*node.args[1:], *[each.value for each in node.keywords if each.arg == "dtype"]]
-        if len(dtypes) > 1 or len(node.keywords) > 1 or not node.args:
+        if (
+            len(dtypes) > 1
+            or len(node.keywords) + len(node.args) > len(dtypes) + 1
+            or not node.args
+        ):
             raise Leaves("an array of this kind")
         if isinstance(node.args[0], (ast.List, ast.Tuple)) and value is None:
             return self.listed(node.args[0].elts, dtypes)
@@ -180,6 +188,7 @@ class Calls(Expressions):
             for each in callee.body:
                 self.memory.aliases(each)
         self.constants += callee.constants
+        callee.results = []
         given = [(name, self.value(each)) for name, each in callee.given.items()]
         for name in callee.same.values():
             if isinstance(self.kinds.get(name), Maybe):
@@ -240,9 +249,10 @@ class Calls(Expressions):
                 raise Leaves("a function whose result is a view")
         if not callee.results:
             callee.is_tuple = type(found) is tuple
+            own = [callee.wanted.get(k, each.kind) for k, each in enumerate(values)]
             callee.results = [
-                (f"{callee.prefix}result{k}", "*" * isinstance(each, Row) + each.kind)
-                for k, each in enumerate(values)
+                (f"{callee.prefix}result{k}", "*" * isinstance(each, Row) + kind)
+                for k, (each, kind) in enumerate(zip(values, own, strict=True))
             ]
         if callee.is_tuple != (type(found) is tuple) or len(callee.results) != len(values):
             raise Leaves("a function with results of several types")
@@ -255,7 +265,7 @@ class Calls(Expressions):
             if both is None:
                 raise Leaves("a function with results of several types")
             if both != kind:
-                callee.results[k] = name, both
+                callee.wanted[k] = both
                 raise Again
             tag = self.tag_of(value) if "|" in kind else ""
             self.hold(self.variable(name, kind), value._replace(tag=tag))
@@ -269,6 +279,7 @@ class Callee:
     def __init__(self, function: Any, tree: ast.FunctionDef, node: ast.Call, prefix: str) -> None:
         self.prefix = prefix
         self.results: list[tuple[str, str]] = []
+        self.wanted: dict[int, str] = {}  # results whose type the way to them decides
         self.is_tuple = False
         code, signature = function.__code__, tree.args
         special = signature.vararg or signature.kwarg
@@ -415,6 +426,8 @@ def _rounded(name: str) -> Callable[[Calls, list[Number]], Number]:
 
     def call(walk: Calls, given: list[Number]) -> Number:
         (value,) = given
+        if value.kind == "int":
+            return value
         if value.kind not in ("float", "f8", "float|f8"):
             raise Leaves(name)
         held = walk.temp(value.text)
@@ -439,8 +452,12 @@ def _scaled(factor: float) -> Callable[[Calls, list[Number]], Number]:
     return call
 
 
+def _fabs(walk: Calls, given: list[Number]) -> Number:
+    return Number(f"abs(float64({walk.widened(given[0])}))", "float")
+
+
 def _gcd(walk: Calls, given: list[Number]) -> Number:
-    if len(given) != 2 or any(kinds.register(each.kind) != "i8" for each in given):
+    if any(kinds.register(each.kind) != "i8" for each in given):
         raise Leaves("gcd")
     a, b = [walk.temp(each.text) for each in given]
     for each in (a, b):
@@ -479,23 +496,31 @@ _FILLED: dict[Any, int | str | None] = {
 _CLIP: Any = getattr(np, "_core").umath.clip
 _BY_UFUNC: dict[Any, np.ufunc] = {abs: np.absolute, np.round: np.rint, np.clip: _CLIP}
 """Functions that are a ufunc if they are called without names."""
-_SIMPLE: dict[Any, Callable[[Calls, list[Any]], Value]] = {
-    abs: _abs,
-    int: _int,
-    float: _float,
-    bool: _bool,
-    complex: _complex,
-    round: _rounded("rint"),
-    math.radians: _scaled(math.pi / 180.0),
-    math.degrees: _scaled(180.0 / math.pi),
-    math.gcd: _gcd,
-    math.isnan: _is("{0} != {0}"),
-    math.isinf: _is("abs({0}) == np.inf"),
-    math.isfinite: _is("abs({0}) < np.inf"),
-    math.sqrt: _sqrt(False),
-    math.fabs: lambda walk, given: Number(f"abs(float64({walk.widened(given[0])}))", "float"),
-    math.floor: _rounded("floor"),
-    math.ceil: _rounded("ceil"),
-    np.sqrt: _sqrt(True),
-    **{getattr(math, name): _math(name) for name in (*OF_ONE, "atan2", "copysign")},
+_SIMPLE: dict[Any, tuple[Callable[[Calls, list[Any]], Value], int]] = {
+    **{
+        function: (call, 1)
+        for function, call in {
+            abs: _abs,
+            int: _int,
+            float: _float,
+            bool: _bool,
+            complex: _complex,
+            round: _rounded("rint"),
+            math.radians: _scaled(math.pi / 180.0),
+            math.degrees: _scaled(180.0 / math.pi),
+            math.isnan: _is("{0} != {0}"),
+            math.isinf: _is("abs({0}) == np.inf"),
+            math.isfinite: _is("abs({0}) < np.inf"),
+            math.sqrt: _sqrt(False),
+            math.fabs: _fabs,
+            math.floor: _rounded("floor"),
+            math.ceil: _rounded("ceil"),
+            np.sqrt: _sqrt(True),
+            **{getattr(math, name): _math(name) for name in OF_ONE},
+        }.items()
+    },
+    math.gcd: (_gcd, 2),
+    math.atan2: (_math("atan2"), 2),
+    math.copysign: (_math("copysign"), 2),
 }
+"""Functions of numbers, and how many they take."""

@@ -7,7 +7,6 @@ int64, float64 or a truth value.
 
 from __future__ import annotations
 
-import inspect
 from itertools import product
 from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, ModuleType
 from typing import Any, NamedTuple
@@ -122,7 +121,7 @@ def is_complex(kind: str) -> bool:
 
 def is_bool(kind: str) -> bool:
     """Whether they are truth values."""
-    return kind in ("bool", "b1")
+    return numpys(kind) in ("bool", "b1")
 
 
 def promoted(*given: str) -> str | None:
@@ -200,7 +199,7 @@ def attribute(owner: Any, name: str, is_written: bool) -> Any:
     plain = getattr(kind, "__getattribute__", None) is object.__getattribute__
     if not plain or hasattr(kind, "__getattr__"):
         return UNBOUND
-    of_class = inspect.getattr_static(kind, name, UNBOUND)
+    of_class = next((vars(x)[name] for x in kind.__mro__ if name in vars(x)), UNBOUND)
     if type(of_class) is MemberDescriptorType:
         return getattr(owner, name, UNBOUND)
     if hasattr(of_class, "__get__") or hasattr(of_class, "__set__"):

@@ -178,14 +178,12 @@ class Numbers(Text):
 
     def as_float(self, value: Number, kind: str) -> str:
         """A number as the float that an operation of that kind takes."""
-        text = value.text
-        if kinds.is_float(value.kind):
-            if kind == "f4" and value.kind == "float":
-                single = self.temp(f"float64(float32({text}))")
-                self.leave(f"(abs({single}) == np.inf) & (abs({text}) != np.inf)")
-                return single
-            return text
-        return f"float64({self.widened(value)})"
+        text = value.text if kinds.is_float(value.kind) else f"float64({self.widened(value)})"
+        if kind == "f4" and value.kind in ("float", "int"):
+            single = self.temp(f"float64(float32({text}))")
+            self.leave(f"(abs({single}) == np.inf) & (abs({text}) != np.inf)")
+            return single
+        return text
 
     def _floats(self, op: ast.operator, first: Number, second: Number, kind: str) -> Number:
         a, b = self.as_float(first, kind), self.as_float(second, kind)
@@ -326,10 +324,7 @@ class Numbers(Text):
                 self.leave(f"({held} > {1 << 53}) | ({held} < {-(1 << 53)})")
         if not is_python and "f4" in (first.kind, second.kind):
             # NEP 50: a Python number is rounded to single precision first
-            texts = [
-                f"float64(float32({text}))" if each.kind in kinds.PYTHON else text
-                for each, text in zip((first, second), texts, strict=True)
-            ]
+            texts = [self.as_float(each, "f4") for each in (first, second)]
         return f"{texts[0]} {sign} {texts[1]}", "bool" if is_python else "b1"
 
     @staticmethod

@@ -315,11 +315,13 @@ class Run:
         held: dict[str, Any] = {}
         for name, value in zip(loop.names, values, strict=True):
             entry[name], held[name] = kinds.of_value(value, name in loop.stored)
+        present = []  # attributes that can be names
         for name, attribute in loop.paths:
             found = kinds.attribute(held[name], attribute, (name, attribute) in loop.written)
             if found is not UNBOUND:
                 dotted = DOTTED.format(name, attribute)
                 entry[dotted], held[dotted] = kinds.of_value(found)
+                present.append(dotted)
         if type(self.items) is range:
             if not _is_small(self.items):
                 return None
@@ -331,7 +333,7 @@ class Run:
                 entry[name], held[name] = kinds.of_value(each)
                 if type(each) is range:
                     entry[name] = RANGE if _is_small(each) else OTHER
-        key = tuple(entry.values())
+        key = (*entry.values(), *present)
         version = loop.versions.get(key)
         if version is None or not version.is_current():
             version = self._version(entry, key)

@@ -364,10 +364,18 @@ class Program:
                     if step.tb_frame.f_code.co_filename.startswith("<loops"):
                         trace.append(step.tb_lineno)
                     step = step.tb_next
-        memory = [numpy.asarray(each).tobytes() for each in data[:13]]
+        memory = [_bytes(numpy.asarray(each)) for each in data[:13]]
         names = {name: _told(value) for name, value in seen.items()}
         told = [(str(each.message), each.lineno) for each in caught]
         return names, error, trace, memory, told, printed
+
+
+def _bytes(real: Any) -> bytes:
+    """An array's memory; NaN has a sign that processors and compilers choose."""
+    if real.dtype.kind in "fc":
+        real = real.copy()
+        real[real != real] = numpy.nan
+    return bytes(real.tobytes())
 
 
 def _told(value: Any) -> tuple[str, str]:
