@@ -50,9 +50,9 @@ def items_of(function: Any, *given: Any) -> Any:
         start = given[1] if len(given) == 2 else 0
         if type(start) is int and start >= 0 and length(given[0]) >= 0:
             return Items(function, given[:1], start)
-    elif function is zip and given and all(length(each) >= 0 for each in given):
-        return Items(function, given, start)
-    elif function is reversed and len(given) == 1 and length(given[0]) >= 0 and not is_call:
+    elif (function is zip and given and all(length(each) >= 0 for each in given)) or (
+        function is reversed and len(given) == 1 and length(given[0]) >= 0 and not is_call
+    ):
         return Items(function, given, start)
     return function(*[each[0 : len(each)] if type(each) is Items else each for each in given])
 

@@ -16,8 +16,23 @@ from typing import Any
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import OTHER, UNBOUND, ArrayKind
 from lazyfuse.loops.text import (
-    APPENDED, ARENA, FINISHED, LOG, ROOM, SCRATCH, Again, Handle, Item, Kinds, Leaves, Meant,
-    Memory, Number, Refused, Row, View,
+    APPENDED,
+    ARENA,
+    FINISHED,
+    LOG,
+    ROOM,
+    SCRATCH,
+    Again,
+    Handle,
+    Item,
+    Kinds,
+    Leaves,
+    Meant,
+    Memory,
+    Number,
+    Refused,
+    Row,
+    View,
 )  # fmt: skip
 from lazyfuse.loops.turns import Turns
 
@@ -271,7 +286,7 @@ class Writer(Turns):
         self.on_assign(ast.Assign([node.target], node.value))
 
     def on_assign(self, node: ast.Assign) -> None:
-        node = ast.Assign([self.named(each) for each in node.targets], node.value)
+        node = ast.Assign([self.owned(each) for each in node.targets], node.value)
         target = node.targets[0]
         if len(node.targets) == 1 and isinstance(target, ast.Subscript):
             self._store(target, node.value)
@@ -318,9 +333,16 @@ class Writer(Turns):
             else:
                 self.store_element(place.value, found, kept_value)  # type: ignore[attr-defined]
 
+    def owned(self, target: ast.expr) -> ast.expr:
+        """An attribute that the loop assigns is a name; not one that a function assigns."""
+        made = self.named(target)
+        if made is not target and (self.called or made.id not in self.stored):  # type: ignore[attr-defined]
+            raise Leaves("a function that assigns attributes")
+        return made
+
     def assign(self, target: ast.expr, value: Item) -> None:
         """Give a value, or the values of a tuple, to names."""
-        target = self.named(target)
+        target = self.owned(target)
         if isinstance(target, ast.Tuple) and isinstance(value, Row):
             value = self.unpacked(value, len(target.elts))
         if isinstance(target, ast.Tuple) and type(value) is tuple:
@@ -340,7 +362,7 @@ class Writer(Turns):
             raise Leaves("a tuple")
 
     def on_augassign(self, node: ast.AugAssign) -> None:
-        node = ast.AugAssign(self.named(node.target), node.op, node.value)  # type: ignore[arg-type]
+        node = ast.AugAssign(self.owned(node.target), node.op, node.value)  # type: ignore[arg-type]
         if isinstance(node.target, ast.Name):
             before = self.of_name(ast.Name(node.target.id, ast.Load()))
             if isinstance(before, Row):

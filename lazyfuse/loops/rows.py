@@ -17,7 +17,21 @@ from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import ArrayKind
 from lazyfuse.loops.numbers import Numbers
 from lazyfuse.loops.text import (
-    BITS, END, LOG, LOGGED, ROOM, Again, Array, Handle, Leaves, Maybe, Number, Part, Row, Value,
+    BITS,
+    END,
+    LOG,
+    LOGGED,
+    ROOM,
+    Again,
+    Array,
+    Handle,
+    Known,
+    Leaves,
+    Maybe,
+    Number,
+    Part,
+    Row,
+    Value,
     View,
 )  # fmt: skip
 
@@ -203,6 +217,8 @@ class Rows(Numbers):
 
     def inside(self, node: ast.expr, size: str) -> str:
         """An index along an axis, counted from its beginning; leaves where there is none."""
+        if isinstance(node, Known):
+            return node.number.text
         found = self.index(node)
         if found.text.startswith("int64(") and found.text[6:-1].isdigit():
             self.leave(f"{found.text} >= {size}")

@@ -130,7 +130,7 @@ class Turns(Calls):
         """
         function = self.object(node.func) if isinstance(node, ast.Call) else None
         if isinstance(node, (ast.Tuple, ast.List)) and node.elts:
-            return self._constants(node.elts)
+            return self._written_out(node.elts)
         if function is None:
             return self._elements(node)
         assert isinstance(node, ast.Call)
@@ -162,25 +162,28 @@ class Turns(Calls):
             return count, lambda now: one(f"({count} - 1 - {now})")
         raise Leaves("a loop over the result of a call")
 
-    def _constants(self, nodes: list[ast.expr]) -> tuple[str, Callable[[str], Any]]:
-        """The items of a tuple that is written out."""
+    def _written_out(self, nodes: list[ast.expr]) -> tuple[str, Callable[[str], Any]]:
+        """The items of a tuple of numbers, or of tuples of them, that is written out."""
         rows = [each.elts if isinstance(each, ast.Tuple) else [each] for each in nodes]
         is_tuple = isinstance(nodes[0], ast.Tuple)
-        columns = [
-            [self.value(ast.Constant(ast.literal_eval(x))) for x in each]
-            for each in zip(*rows, strict=False)
-        ]
-        if any(len(each) != len(columns) for each in rows) or any(
-            len({each.kind for each in column}) > 1 for column in columns
+        allowed = (ast.Constant, ast.UnaryOp, ast.Name)
+        if not all(
+            isinstance(x, allowed) and len(each) == len(rows[0]) for each in rows for x in each
         ):
+            raise Leaves("a loop over what may change")
+        values = [[self.number(x) for x in each] for each in rows]
+        columns = [
+            [x._replace(text=self.temp(x.text)) for x in each] for each in zip(*values, strict=True)
+        ]
+        if any(len({x.kind for x in each}) > 1 or each[0].tag for each in columns):
             raise Leaves("a loop over items of several types")
 
         def item(now: str) -> Any:
             made = []
             for column in columns:
-                text = column[-1].text  # type: ignore[union-attr]
+                text = column[-1].text
                 for k in reversed(range(len(column) - 1)):
-                    text = f"({column[k].text} if {now} == {k} else {text})"  # type: ignore[union-attr]
+                    text = f"({column[k].text} if {now} == {k} else {text})"
                 made.append(Number(self.temp(text), column[0].kind))
             return tuple(made) if is_tuple else made[0]
 
