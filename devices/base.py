@@ -23,7 +23,7 @@ WORDS = 32
 """32-bit integers in which a launch of an asynchronous device reports its IEEE flags."""
 
 ALONE = "loop"
-"""The name of programs that run without chunks and threads: hot loops of Python (lazyfuse/loops)."""
+"""The name of programs that run without chunks and threads: hot loops of Python."""
 
 
 @dataclass(frozen=True)

@@ -272,13 +272,13 @@ def _filled(text: str, given: dict[str, Any], place: ast.stmt) -> list[ast.stmt]
 
 def _items(loop: ast.expr, node: ast.expr) -> ast.expr:
     """What a loop goes over, by index where it can be (items.py)."""
-    named = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords
-    if not named or node.func.id not in NAMES:  # type: ignore[attr-defined]
+    if not isinstance(node, ast.Call) or getattr(node.func, "id", "") not in NAMES:
         return node
-    assert isinstance(node, ast.Call)
     if any(isinstance(each, ast.Starred) for each in node.args):
         return node
-    return method(loop, "items", node.func, *[_items(loop, each) for each in node.args])
+    made = method(loop, "items", node.func, *[_items(loop, each) for each in node.args])
+    made.keywords = node.keywords
+    return made
 
 
 def _is_compiler(node: ast.expr) -> bool:

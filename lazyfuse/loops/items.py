@@ -43,18 +43,24 @@ def length(items: Any) -> int:
     return len(real) if kind in (ndarray, np.ndarray) and real.ndim else -1
 
 
-def items_of(function: Any, *given: Any) -> Any:
-    """`function(*given)`, cut into parts where that can be done."""
-    start, is_call = -1, any(type(each) is Items for each in given)
-    if function is enumerate and len(given) in (1, 2):
-        start = given[1] if len(given) == 2 else 0
-        if type(start) is int and start >= 0 and length(given[0]) >= 0:
-            return Items(function, given[:1], start)
-    elif (function is zip and given and all(length(each) >= 0 for each in given)) or (
-        function is reversed and len(given) == 1 and length(given[0]) >= 0 and not is_call
-    ):
-        return Items(function, given, start)
-    return function(*[each[0 : len(each)] if type(each) is Items else each for each in given])
+def items_of(function: Any, *given: Any, **named: Any) -> Any:
+    """`function(*given, **named)`, cut into parts where that can be done."""
+    start = -1
+    sources = given
+    if function is enumerate and named.keys() <= {"start"} and len(given) + len(named) in (1, 2):
+        start = [*given[1:], *named.values(), 0][0]
+        sources = given[:1]
+        known = type(start) is int and start >= 0
+    elif named:
+        known = False
+    elif function is reversed:
+        known = len(given) == 1 and type(given[0]) is not Items
+    else:
+        known = function is zip and given != ()
+    if known and all(length(each) >= 0 for each in sources):
+        return Items(function, sources, start)
+    plain = [each[0 : len(each)] if type(each) is Items else each for each in given]
+    return function(*plain, **named)
 
 
 def form(items: Any, leaves: list[Any]) -> str:

@@ -86,7 +86,7 @@ def _assign(name: str, value: ast.expr) -> ast.stmt:
     return ast.Assign([ast.Name(name, ast.Store())], value)
 
 
-def method(owner: ast.expr, name: str, *arguments: ast.expr) -> ast.expr:
+def method(owner: ast.expr, name: str, *arguments: ast.expr) -> ast.Call:
     """A call of a method."""
     return ast.Call(ast.Attribute(owner, name, ast.Load()), list(arguments), [])
 

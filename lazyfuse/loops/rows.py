@@ -256,7 +256,7 @@ class Rows(Numbers):
             raise Leaves("an array that is read-only")
 
     def store_element(self, node: ast.expr, place: tuple[str, str, str], text: str) -> None:
-        """Store an element; what a function overwrites is kept until its caller's statement ends."""
+        """Store an element; what a function overwrites is kept until its caller goes on."""
         pointer, at, code = place
         if self.called and not self.is_local(node):
             if code[1:] not in ("1", "8"):

@@ -134,14 +134,15 @@ class Turns(Calls):
         if function is None:
             return self._elements(node)
         assert isinstance(node, ast.Call)
-        if node.keywords or not node.args:
+        given = [*node.args, *[each.value for each in node.keywords if each.arg == "start"]]
+        if (node.keywords and function is not enumerate) or not node.args:
             raise Leaves("a loop over the result of a call")
         if function is range:
             start, stop, step, _ = self.range(node)
             return self._steps(start, stop, step)
-        if function is enumerate and len(node.args) <= 2:
-            count, one = self.items(node.args[0])
-            first = self.index(node.args[1]) if len(node.args) == 2 else Number("int64(0)", "int")
+        if function is enumerate and len(node.args) + len(node.keywords) == len(given) <= 2:
+            count, one = self.items(given[0])
+            first = self.index(given[1]) if len(given) == 2 else Number("int64(0)", "int")
             base = self.temp(first.text)
             self.leave(f"({base} > {1 << kinds.SMALL}) | ({base} < -{1 << kinds.SMALL})")
             return count, lambda now: (

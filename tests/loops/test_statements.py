@@ -34,7 +34,7 @@ PROGRAMS = {
             t = 0
             for i, x in enumerate(a):  # compiled
                 s += x * i
-            for i, (x, y) in enumerate(zip(a, b), 3):  # compiled
+            for i, (x, y) in enumerate(zip(a, b), start=3):  # compiled
                 s -= x * y + i
             for x, y in zip(a, b[5:]):  # compiled
                 t = max(t, y)
@@ -58,7 +58,7 @@ PROGRAMS = {
                     t += j * i
                     if j == 13 and i == 2:
                         str(j)
-                for k, j in enumerate(range(0, 50, i + 1)):
+                for k, j in enumerate(range(0, 50, i + 1), start=2):
                     t -= k * j
             return s, t, i, x, y, k, j, row, A
     """,
