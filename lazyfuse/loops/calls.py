@@ -493,7 +493,7 @@ _FILLED: dict[Any, int | str | None] = {
     np.copy: None,
 }
 """What makes arrays, and the value of their elements; None: that of others."""
-_CLIP: Any = np._core.umath.clip
+_CLIP: Any = np._core.umath.clip  # type: ignore[attr-defined]
 _BY_UFUNC: dict[Any, np.ufunc] = {abs: np.absolute, np.round: np.rint, np.clip: _CLIP}
 """Functions that are a ufunc if they are called without names."""
 _SIMPLE: dict[Any, tuple[Callable[[Calls, list[Any]], Value], int]] = {

@@ -263,11 +263,12 @@ class Writer(Turns):
         if self.kinds.get(name) != kinds.LIST or self.called or len(node.args) != 1:
             raise Leaves("an expression")
         value = self.number(node.args[0])
-        if self.memory.lists.setdefault(name, value.kind) == value.kind and name not in self.lists:
-            raise Again  # its numbers may be read before
-        kind, at = self.lists.get(name, ("", 0))
-        if "|" in value.kind or kind != value.kind:
+        if "|" in value.kind or self.memory.lists.get(name, value.kind) != value.kind:
             raise Leaves("a list of numbers of several types")
+        if name not in self.lists:
+            self.memory.lists[name] = value.kind
+            raise Again  # its numbers may be read before
+        kind, at = self.lists[name]
         self.settle()
         self.leave(f"{name}_count >= {APPENDED}")
         code = kinds.register(kind)
