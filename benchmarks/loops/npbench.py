@@ -156,6 +156,8 @@ def line(row: Row) -> str:
         f"{1e3 * row.seconds[way]:8.3f} ms" if way in row.seconds else f"{'-':>11}" for way in ways
     )
     told = "; ".join(f"{way} {fault}" for way, fault in row.faults.items() if fault)
+    if row.text_for_numba == "NumPy's":
+        told += "; numba has NumPy's text"
     ours, theirs = row.speed("lazyfuse", "python"), row.speed("numba", "python")
     return (
         f"{row.name:<12} {times} {ours:23.2f} {theirs:6.2f} "
