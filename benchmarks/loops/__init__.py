@@ -1,0 +1,1 @@
+"""Loops over elements and rows: `python -m benchmarks.loops`."""
