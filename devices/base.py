@@ -22,8 +22,13 @@ else:  # the compiler's process starts without NumPy
 WORDS = 32
 """32-bit integers in which a launch of an asynchronous device reports its IEEE flags."""
 
+C_FUNCTIONS = (
+    "cos", "sin", "tan", "exp", "log", "atan", "tanh", "acos", "asin", "cosh", "sinh", "log2",
+    "log10", "log1p", "expm1", "acosh", "asinh", "atanh",
+)  # fmt: skip
+"""Functions of one number of the C library that hot loops of Python may call."""
 ALONE = "loop"
-"""The name of programs that run without chunks and threads: hot loops of Python."""
+"""The name of programs that run without chunks and threads: such loops."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 from contextlib import suppress
 
-from ..base import DeviceError
+from ..base import C_FUNCTIONS, DeviceError
 from ..caches import CONSTANT, cached
 from ..pools import object_code, vector_math
 from . import matmul_blas
@@ -19,7 +19,7 @@ from .frontend import loop_functions
 def supply() -> None:
     """Register them with the linker, once."""
     library = vector_math.libm()
-    for name in (*loop_functions.OF_ONE, *loop_functions.OF_TWO):
+    for name in (*C_FUNCTIONS, *loop_functions.OF_TWO):
         object_code.supply(f"lf_libm_{name}", vector_math.address(library, name))
     with suppress(DeviceError, AttributeError):
         found = matmul_blas.library().scipy_cblas_ddot64_

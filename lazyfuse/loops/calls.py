@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays.ndarray import ndarray
-from lazyfuse.devices.cpu.frontend.loop_functions import OF_ONE
+from lazyfuse.devices.base import C_FUNCTIONS
 from lazyfuse.loops import kinds
 from lazyfuse.loops.expressions import Expressions
 from lazyfuse.loops.kinds import UNBOUND, ArrayKind, Object
@@ -516,7 +516,7 @@ _SIMPLE: dict[Any, tuple[Callable[[Calls, list[Any]], Value], int]] = {
             math.floor: _rounded("floor"),
             math.ceil: _rounded("ceil"),
             np.sqrt: _sqrt(True),
-            **{getattr(math, name): _math(name) for name in OF_ONE},
+            **{getattr(math, name): _math(name) for name in C_FUNCTIONS},
         }.items()
     },
     math.gcd: (_gcd, 2),

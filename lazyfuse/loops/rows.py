@@ -1,31 +1,25 @@
-"""Arrays in loops: their elements, rows and columns, and expressions of these.
+"""Rows in loops: expressions of rows and columns, what is made of them, and where they go.
 
-Owns indices and slices, and the statements that write a part of an array. Such a statement first
-computes all elements in working memory, then asks the flags of the processor whether NumPy would
-have warned, and then stores; so operands may overlap what is written.
+Owns the statements that write a part of an array. Such a statement first computes all elements in
+working memory, then asks the flags of the processor whether NumPy would have warned, and then
+stores; so operands may overlap what is written.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import ArrayKind
-from lazyfuse.loops.numbers import Numbers
+from lazyfuse.loops.places import Places
 from lazyfuse.loops.text import (
     BITS,
     END,
-    LOG,
-    LOGGED,
     ROOM,
-    Again,
     Array,
-    Handle,
-    Known,
     Leaves,
     Maybe,
     Number,
@@ -67,60 +61,8 @@ _POWERS = {"int64(2)": np.square, "2.0": np.square, "0.5": np.sqrt}
 _PLACES = ("argmax", "argmin")
 
 
-class Rows(Numbers):
-    """Writes what reads and writes arrays."""
-
-    def array(self, node: ast.expr) -> Array:
-        """The array, or the view of an axis, that a name holds."""
-        node = self.named(node)
-        if isinstance(node, ast.Subscript):
-            return self._inner(self.array(node.value), self._keys(node))
-        if not isinstance(node, ast.Name):
-            raise Leaves("what is no array")
-        name, kind = node.id, self.kinds.get(node.id)
-        if isinstance(kind, Maybe) and isinstance(kind.kind, (View, ArrayKind)):
-            self.leave(f"{name}_set == 0")
-            kind = kind.kind
-        if isinstance(kind, ArrayKind):
-            axes = tuple(range(kind.rank))
-            words = self.array_words(name, kind)
-            return Array(words[0][:-2], kind, axes, "", tuple(words[1 : 1 + kind.rank]), ())
-        if isinstance(kind, View):
-            base = self.entry[kind.base]
-            *keys, count = self.words_of(name, kind)
-            terms = [key if k != kind.axis else "" for k, key in enumerate(keys)]
-            first = " + ".join(
-                f"{key} * {self.stride(kind.base, base, k)}" for k, key in enumerate(terms) if key
-            )
-            begin = f"{keys[kind.axis]} * {self.stride(kind.base, base, kind.axis)}"
-            first = f"{first} + {begin}" if first else begin
-            return Array(kind.base, base, (kind.axis,), first, (count,), tuple(keys))
-        raise Leaves("what is no array")
-
-    def _inner(self, array: Array, keys: list[ast.expr]) -> Array:
-        """`array[i]` of an array with more axes."""
-        count = len(keys)
-        if count >= len(array.sizes) or any(isinstance(each, ast.Slice) for each in keys):
-            raise Leaves("a part of an array in parts")
-        made, terms = list(array.keys) or [""] * array.kind.rank, [array.first] * bool(array.first)
-        for axis, size, key in zip(array.axes, array.sizes, keys, strict=False):
-            made[axis] = at = self.inside(key, size)
-            terms.append(f"{at} * {self.stride(array.name, array.kind, axis)}")
-        first = self.temp(" + ".join(terms))
-        rest = array.axes[count:], array.sizes[count:]
-        return array._replace(axes=rest[0], first=first, sizes=rest[1], keys=tuple(made))
-
-    def stride(self, name: str, kind: ArrayKind, axis: int) -> str:
-        return "int64(1)" if kind.unit and axis == kind.rank - 1 else f"{name}_s{axis}"
-
-    @staticmethod
-    def _keys(node: ast.Subscript) -> list[ast.expr]:
-        return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
-
-    def is_row(self, node: ast.Subscript) -> bool:
-        keys = self._keys(node)
-        rank = len(self.array(node.value).sizes)
-        return len(keys) < rank or any(isinstance(each, ast.Slice) for each in keys)
+class Rows(Places):
+    """Writes what reads and writes rows."""
 
     def of_subscript(self, node: ast.Subscript) -> Value:
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
@@ -152,11 +94,6 @@ class Rows(Numbers):
         return isinstance(node, ast.Compare) and any(
             isinstance(self.kinds.get(name), (View, ArrayKind)) for name in self.names(node)
         )
-
-    @staticmethod
-    def names(node: ast.AST) -> set[str]:
-        """The names in an expression."""
-        return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
     def gathered(self, array: Array, places: Value) -> Row:
         """`array[places]`: a new array."""
@@ -207,135 +144,6 @@ class Rows(Numbers):
                 self.leave(f"{each} != {first}")
         return first
 
-    def loaded(self, pointer: str, at: str, code: str) -> str:
-        element = f"{pointer}[{at}]"
-        if code == "b1":
-            return f"({element} != 0)"
-        if code == "f4":
-            return f"float64({element})"
-        return element if code in kinds.WIDE else f"int64({element})"
-
-    def inside(self, node: ast.expr, size: str) -> str:
-        """An index along an axis, counted from its beginning; leaves where there is none."""
-        if isinstance(node, Known):
-            return node.number.text
-        found = self.index(node)
-        if found.text.startswith("int64(") and found.text[6:-1].isdigit():
-            self.leave(f"{found.text} >= {size}")
-            return found.text
-        held = self.temp(found.text)
-        wrapped = self.temp(f"{held} + {size} if {held} < 0 else {held}")
-        self.leave(f"({wrapped} < 0) | ({wrapped} >= {size})")
-        return wrapped
-
-    def place(self, node: ast.Subscript) -> tuple[str, str, str]:
-        """The pointer of an array, the offset of one of its elements, and its dtype."""
-        array = self.array(node.value)
-        keys = self._keys(node)
-        if len(keys) != len(array.sizes) or any(isinstance(each, ast.Slice) for each in keys):
-            raise Leaves("a part of an array")
-        if isinstance(node.ctx, ast.Store):
-            self.written(array.kind)
-        terms = [array.first] if array.first else []
-        for axis, size, key in zip(array.axes, array.sizes, keys, strict=True):
-            at = self.inside(key, size)
-            step = self.stride(array.name, array.kind, axis)
-            terms.append(at if step == "int64(1)" else f"{at} * {step}")
-        return f"{array.name}_p", " + ".join(terms), array.kind.code
-
-    def is_local(self, node: ast.expr) -> bool:
-        """Whether a name holds an array that only the function which is called knows."""
-        is_own = isinstance(node, ast.Name) and node.id in self.called[-1][0].locals
-        name = node.id if isinstance(node, ast.Name) else ""
-        is_array = isinstance(self.kinds.get(name), ArrayKind)
-        return is_own and is_array and name not in self.memory.aliased
-
-    def written(self, kind: ArrayKind) -> None:
-        """An array is about to be written."""
-        if not kind.writes:
-            raise Leaves("an array that is read-only")
-
-    def store_element(self, node: ast.expr, place: tuple[str, str, str], text: str) -> None:
-        """Store an element; what a function overwrites is kept until its caller goes on."""
-        pointer, at, code = place
-        if self.called and not self.is_local(node):
-            if code[1:] not in ("1", "8"):
-                raise Leaves("a function that writes elements of this type")
-            if not self.memory.logs:
-                self.memory.logs = True
-                raise Again
-            self.leave(f"log >= {LOGGED}")
-            word = self.temp(f"meta[{LOG}] + 24 * log")
-            wide = {"f8": "pointer_i8", "i8": "pointer_i8"}.get(code, "pointer_u1")
-            held = self.temp(f"address_of({pointer}, {at})")
-            old = f"int64({wide}({held})[0])"
-            for k, value in enumerate((held, old, f"int64({int(code[1:])})")):
-                self.put(f"pointer_i8({word})[{k}] = {value}")
-            self.put("log = log + 1")
-        self.put(f"{pointer}[{at}] = {text}")
-
-    def part(self, node: ast.Subscript) -> Part:
-        """A view of one axis."""
-        array = self.array(node.value)
-        if isinstance(node.ctx, ast.Store):
-            if self.called and not self.is_local(node.value):
-                raise Leaves("a function that writes rows")
-            self.written(array.kind)
-        return self.part_of(array, self._keys(node))
-
-    def part_of(self, array: Array, keys: list[ast.expr]) -> Part:
-        """The part of an array that these keys select, along one axis."""
-        if len(keys) > len(array.sizes):
-            raise Leaves("too many indices")
-        keys = [*keys, *[ast.Slice()] * (len(array.sizes) - len(keys))]
-        if sum(isinstance(each, ast.Slice) for each in keys) != 1:
-            raise Leaves("a part of several axes")
-        terms, count, step = [array.first] if array.first else [], "", ""
-        made: list[str] = list(array.keys) or [""] * array.kind.rank
-        view: View | None = None
-        for axis, size, key in zip(array.axes, array.sizes, keys, strict=True):
-            stride = self.stride(array.name, array.kind, axis)
-            if isinstance(key, ast.Slice):
-                at, count, by = self.bounds(key, size)
-                step = stride
-                if by != "1":
-                    step = f"(-{stride})" if by == "-1" else self.temp(f"{stride} * {by}")
-                is_entered = by == "1" and array.name in self.entry
-                view = View(array.name, axis) if is_entered else None
-                made[axis] = self.temp(f"{made[axis]} + {at}") if made[axis] else at
-            else:
-                at = self.inside(key, size)
-                made[axis] = at
-            if at != "int64(0)":
-                terms.append(at if stride == "int64(1)" else f"{at} * {stride}")
-        first = self.temp(" + ".join(terms)) if terms else "int64(0)"
-        return Part(f"{array.name}_p", first, count, step, array.kind.code, view, tuple(made))
-
-    def bounds(self, node: ast.Slice, size: str) -> tuple[str, str, str]:
-        """Where a slice begins, how many elements it has, and its step."""
-        if node.step is not None:
-            whole = node.lower is None and node.upper is None
-            if isinstance(node.step, ast.UnaryOp) and ast.unparse(node.step) == "-1" and whole:
-                return f"({size} - 1 if {size} > 0 else 0)", size, "-1"
-        by = "1" if node.step is None else self.temp(self.index(node.step).text)
-        if by != "1":
-            self.leave(f"({by} <= 0) | ({by} > {1 << kinds.SMALL})")
-        ends = []
-        for each, other in ((node.lower, "int64(0)"), (node.upper, size)):
-            if each is None or (isinstance(each, ast.Constant) and each.value is None):
-                ends.append(other)
-                continue
-            held = self.temp(self.index(each).text)
-            held = self.temp(f"{held} + {size} if {held} < 0 else {held}")
-            held = self.temp(f"{held} if {held} > 0 else 0")
-            ends.append(self.temp(f"{held} if {held} < {size} else {size}"))
-        if ends[0] == "int64(0)" and by == "1":
-            return ends[0], ends[1], by
-        count = f"{ends[1]} - {ends[0]}"
-        if by != "1":
-            count = f"({count} + {by} - 1) // {by}"
-        return ends[0], self.temp(f"{count} if {ends[1]} > {ends[0]} else 0"), by
-
     def unpacked(self, row: Row, count: int) -> tuple[Number, ...]:
         """The elements of a row; leaves where there are more or less."""
         self.leave(f"{row.length} != {count}")
@@ -343,35 +151,6 @@ class Rows(Numbers):
             row = self.whole(self.computed(row))
         code, bits = row.kind, BITS.get(row.kind, 63)
         return tuple([Number(self.temp(row.element(str(k))), code, bits) for k in range(count)])
-
-    def whole(self, part: Part) -> Row:
-        """The elements of a view."""
-        return Row(
-            part.code,
-            part.length,
-            lambda q: self.loaded(part.pointer, part.at(q), part.code),
-            part,
-        )
-
-    def handle(self, node: ast.expr) -> Handle | None:
-        """The array that a name holds."""
-        node = self.named(node)
-        kind = self.kinds.get(node.id) if isinstance(node, ast.Name) else None
-        if isinstance(kind, Maybe) and isinstance(kind.kind, ArrayKind):
-            self.array(node)
-            kind = kind.kind
-        if not isinstance(kind, ArrayKind):
-            return None
-        *words, origin = self.array_words(node.id, kind)  # type: ignore[attr-defined]
-        if not self.is_variable(node.id):  # type: ignore[attr-defined]
-            origin = str(self.origins.index(node.id))  # type: ignore[attr-defined]
-        return Handle(kind, tuple([self.temp(each) for each in (*words, f"int64({origin})")]))
-
-    def store_handle(self, name: str, found: Handle) -> None:
-        """Give a name an array that another name holds."""
-        for word, text in zip(self.array_words(name, found.kind), found.words, strict=True):
-            self.put(f"{word} = {text}")
-        self.assigned(name, found.kind)
 
     def store_array(self, name: str, row: Row) -> None:
         """Give a name an array of its own."""
@@ -407,12 +186,6 @@ class Rows(Numbers):
             if target.code not in kinds.WIDE:
                 element = f"{kinds.CASTS[target.code]}({element})"
             self.put(f"{target.pointer}[{target.at(q)}] = {element}")
-
-    def assigned(self, name: str, kind: Any) -> None:
-        """A name has a value of this kind."""
-        if name in self.flagged:
-            self.put(f"{name}_set = 1")
-        self.kinds[name] = kind
 
     def _flipped(self, found: Value) -> Row:
         if not isinstance(found, Row) or found.part is None:

@@ -9,17 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...base import C_FUNCTIONS
 from ...late_imports import module as heavy
 from .kinds import Unsupported
 from .values import Value, convert, llvm_type
 
 Function = Callable[[Any, list[Value]], "Value | None"]
 
-OF_ONE = (
-    "cos", "sin", "tan", "exp", "log", "atan", "tanh", "acos", "asin", "cosh", "sinh", "log2",
-    "log10", "log1p", "expm1", "acosh", "asinh", "atanh",
-)  # fmt: skip
-"""Functions of the C library, `libm_exp(x)` and so on, as Python's `math` calls them."""
 OF_TWO = ("pow", "fmod", "atan2", "hypot", "copysign")
 
 
@@ -142,7 +138,7 @@ FUNCTIONS: dict[str, Function] = {
     "address_of": _address_of,
     "call_loop": _call_loop,
 }
-for _name in OF_ONE:
+for _name in C_FUNCTIONS:
     FUNCTIONS[f"libm_{_name}"] = _libm(_name, 1)
 for _name in OF_TWO:
     FUNCTIONS[f"libm_{_name}"] = _libm(_name, 2)
