@@ -22,7 +22,9 @@ def supply() -> None:
     for name in (*C_FUNCTIONS, *loop_functions.OF_TWO):
         object_code.supply(f"lf_libm_{name}", vector_math.address(library, name))
     with suppress(DeviceError, AttributeError):
-        found = matmul_blas.library().scipy_cblas_ddot64_
-        address = ctypes.cast(found, ctypes.c_void_p).value
-        if address is not None:
-            object_code.supply("lf_ddot", address)
+        library = matmul_blas.library()
+        for name in loop_functions.DOTS.values():
+            found = getattr(library, f"scipy_cblas_{name[3:]}64_")
+            address = ctypes.cast(found, ctypes.c_void_p).value
+            if address is not None:
+                object_code.supply(name, address)

@@ -151,19 +151,14 @@ class _Finder:
         self.count += 1
         number, mark = self.count, f"{_MARK}{next(_NUMBERS)}"
         original = copied(node)
-        names = sorted({each.id for each in ast.walk(node) if isinstance(each, ast.Name)})
-        stored = sorted(
-            {
-                each.id
-                for each in ast.walk(node)
-                if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
-            }
-        )
+        found = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
+        names = sorted({each.id for each in found})
+        stored = sorted({each.id for each in found if isinstance(each.ctx, ast.Store)})
         _found[mark] = take_over.Loop(original, names, stored, self.path)
         self.statements(node.body, False)
         asked = f"{_LOOP}.on and {_LOOP}.tick()"
         has_inner = any(_has(each, (ast.For, ast.While)) for each in original.body)
-        loop = ast.Constant(mark)
+        loop = ast.copy_location(ast.Constant(mark), node)
         given: dict[str, Any] = {
             _LOOP: loop,
             _PART: f".part{number}",  # loops in this one have others
@@ -209,12 +204,6 @@ _LOOP, _PART, _EXIT, _AT, _TURN, _GIVEN = [
 
 def _between(names: list[str], stored: list[str]) -> str:
     """Run the compiled loop after a part, and go on where it has stopped."""
-    one_by_one = "".join(
-        f"""
-                try: {_GIVEN}.append({name})
-                except {_LOOP}.no_name: {_GIVEN}.append({_LOOP}.unbound)"""
-        for name in names
-    )
     back = "".join(
         f"""
                 if {_EXIT}.values[{k}] is not {_LOOP}.unbound: {name} = {_EXIT}.values[{k}]"""
@@ -225,7 +214,7 @@ def _between(names: list[str], stored: list[str]) -> str:
             try:
                 {_GIVEN} = [{", ".join(names)}]
             except {_LOOP}.no_name:
-                {_GIVEN} = []{one_by_one}
+                {_GIVEN} = None
             {_EXIT} = {_PART}.run({_GIVEN})
             {_GIVEN} = None
             if {_EXIT}:{back}
@@ -242,32 +231,38 @@ def _between(names: list[str], stored: list[str]) -> str:
 """
 
 
-class _Filling(ast.NodeTransformer):
-    """Puts trees, statements and names where names stand for them."""
-
-    def __init__(self, given: dict[str, Any]) -> None:
-        self.given = given
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        part = self.given.get(node.id, node.id)
-        return ast.Name(part, node.ctx) if isinstance(part, str) else part
-
-    def visit_Expr(self, node: ast.Expr) -> Any:
-        part = self.given.get(node.value.id) if isinstance(node.value, ast.Name) else None
-        return part if isinstance(part, list) else self.generic_visit(node)
-
-
 def _filled(text: str, given: dict[str, Any], place: ast.stmt) -> list[ast.stmt]:
     """The statements of a text, at the place of another."""
-    tree = ast.parse(text)
-    for each in ast.walk(tree):
-        if "lineno" in each._attributes:
-            ast.copy_location(each, place)
-            each.end_lineno, each.end_col_offset = place.lineno, place.col_offset  # type: ignore[attr-defined]
-    made: list[ast.stmt] = _Filling(given).visit(tree).body
-    for each in made:
-        ast.fix_missing_locations(each)
+    where = place.lineno, place.col_offset, place.lineno, place.col_offset
+
+    def fill(node: ast.AST) -> ast.AST:
+        if isinstance(node, ast.Name):
+            part = given.get(node.id, node.id)
+            if not isinstance(part, str):
+                return part  # type: ignore[no-any-return]
+            node.id = part
+        if node._attributes:
+            node.lineno, node.col_offset, node.end_lineno, node.end_col_offset = where  # type: ignore[attr-defined]
+        for name in node._fields:
+            value = getattr(node, name)
+            if isinstance(value, ast.AST):
+                setattr(node, name, fill(value))
+            elif isinstance(value, list):
+                setattr(node, name, [x for each in value for x in several(each)])
+        return node
+
+    def several(node: Any) -> list[Any]:
+        part = given.get(node.value.id) if _is_name(node) else None
+        if isinstance(part, list):
+            return part
+        return [fill(node) if isinstance(node, ast.AST) else node]
+
+    made: list[ast.stmt] = fill(ast.parse(text)).body  # type: ignore[attr-defined]
     return made
+
+
+def _is_name(node: Any) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Name)
 
 
 def _items(loop: ast.expr, node: ast.expr) -> ast.expr:
@@ -278,7 +273,7 @@ def _items(loop: ast.expr, node: ast.expr) -> ast.expr:
         return node
     made = method(loop, "items", node.func, *[_items(loop, each) for each in node.args])
     made.keywords = node.keywords
-    return made
+    return ast.fix_missing_locations(ast.copy_location(made, node))
 
 
 def _is_compiler(node: ast.expr) -> bool:
@@ -294,10 +289,11 @@ def _is_candidate(node: ast.For | ast.While) -> bool:
     nodes = list(itertools.islice(ast.walk(node), _MOST + 2))
     if len(nodes) > _MOST + 1 or any(isinstance(each, _BARRED) for each in nodes):
         return False
-    if any(isinstance(each, ast.ExceptHandler) and each.name is not None for each in nodes):
-        return False  # such a name ends with its handler
-    if any(isinstance(each, ast.Name) and _TAKEN.match(each.id) for each in nodes):
-        return False
+    for each in nodes:
+        if isinstance(each, ast.ExceptHandler) and each.name is not None:
+            return False  # such a name ends with its handler
+        if isinstance(each, ast.Name) and _TAKEN.match(each.id):
+            return False
     computes = (ast.BinOp, ast.AugAssign, ast.Subscript, ast.Compare, ast.Call)
     return any(isinstance(each, computes) for each in nodes)
 

@@ -25,38 +25,36 @@ def guarded(unit: ast.For | ast.While) -> list[ast.stmt]:
 
 def _statement(node: ast.stmt, numbers: dict[ast.stmt, tuple[int, int, int]]) -> list[ast.stmt]:
     first, inner, last = numbers[node]
-    at = ast.Name(AT, ast.Load())
-    arrive: ast.stmt = ast.If(
-        _compare(at, ast.Eq(), first),
-        [_assign(AT, method(ast.Name(EXIT, ast.Load()), "arrive"))],
-        [],
-    )
+    where = {each: getattr(node, each) for each in node._attributes}
+
+    def new(kind: Any, *fields: Any) -> Any:
+        return kind(*fields, **where)
+
+    def asked(operator: ast.cmpop, number: int) -> ast.expr:
+        at = new(ast.Name, AT, ast.Load())
+        return new(ast.Compare, at, [operator], [new(ast.Constant, number)])  # type: ignore[no-any-return]
+
+    def of_exit(name: str, *given: ast.expr) -> ast.expr:
+        function = new(ast.Attribute, new(ast.Name, EXIT, ast.Load()), name, ast.Load())
+        return new(ast.Call, function, list(given), [])  # type: ignore[no-any-return]
+
+    arrive = new(ast.Assign, [new(ast.Name, AT, ast.Store())], of_exit("arrive"))
+    arrive = new(ast.If, asked(ast.Eq(), first), [arrive], [])
     if not isinstance(node, (ast.If, ast.For, ast.While)):
-        return [_placed(node, ast.If(_compare(at, ast.LtE(), first), [arrive, copied(node)], []))]
-    within = _compare(ast.Name(AT, ast.Load()), ast.Gt(), first)
-    before_else = _compare(at, ast.LtE(), inner)
+        return [new(ast.If, asked(ast.LtE(), first), [arrive, node], [])]
+    within, before_else = asked(ast.Gt(), first), asked(ast.LtE(), inner)
     body = [made for each in node.body for made in _statement(each, numbers)]
     orelse = [made for each in node.orelse for made in _statement(each, numbers)]
-    made: ast.stmt
-    if isinstance(node, ast.If):
-        chosen = ast.IfExp(within, before_else, copied(node.test))
-        made = ast.If(chosen, body, orelse)
-    elif isinstance(node, ast.While):
-        made = ast.While(ast.IfExp(within, before_else, copied(node.test)), body, orelse)
+    if isinstance(node, ast.For):
+        is_range = isinstance(node.iter, ast.Call) and getattr(node.iter.func, "id", "") == "range"
+        given = [new(ast.Constant, first), _loaded(node.target), node.iter]
+        left = of_exit("rest", *given[: 2 if is_range else 3])
+        rest = new(ast.IfExp, before_else, left, new(ast.Tuple, [], ast.Load()))
+        chosen = new(ast.IfExp, within, rest, node.iter)
+        made = new(ast.For, node.target, chosen, body, orelse)
     else:
-        is_range = isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func) == "range"
-        given = [ast.Constant(first), _loaded(node.target)]
-        if not is_range:
-            given.append(copied(node.iter))
-        left = method(ast.Name(EXIT, ast.Load()), "rest", *given)
-        rest = ast.IfExp(before_else, left, ast.Tuple([], ast.Load()))
-        made = ast.For(
-            copied(node.target),
-            ast.IfExp(within, rest, copied(node.iter)),
-            body,
-            orelse,
-        )
-    return [_placed(node, ast.If(_compare(at, ast.LtE(), last), [arrive, made], []))]
+        made = new(type(node), new(ast.IfExp, within, before_else, node.test), body, orelse)
+    return [new(ast.If, asked(ast.LtE(), last), [arrive, made], [])]
 
 
 def _loaded(target: ast.expr) -> ast.expr:
@@ -74,23 +72,13 @@ def copied(tree: Any) -> Any:
         return [copied(each) for each in tree]
     if not isinstance(tree, ast.AST):
         return tree
-    names = [name for name in (*tree._fields, *tree._attributes) if hasattr(tree, name)]
-    return type(tree)(**{name: copied(getattr(tree, name)) for name in names})
-
-
-def _compare(left: ast.expr, operator: ast.cmpop, number: int) -> ast.expr:
-    return ast.Compare(left, [operator], [ast.Constant(number)])
-
-
-def _assign(name: str, value: ast.expr) -> ast.stmt:
-    return ast.Assign([ast.Name(name, ast.Store())], value)
+    made = type(tree)()
+    for name in (*tree._fields, *tree._attributes):
+        value = getattr(tree, name, None)
+        setattr(made, name, copied(value) if isinstance(value, (list, ast.AST)) else value)
+    return made
 
 
 def method(owner: ast.expr, name: str, *arguments: ast.expr) -> ast.Call:
     """A call of a method."""
     return ast.Call(ast.Attribute(owner, name, ast.Load()), list(arguments), [])
-
-
-def _placed(like: ast.AST, made: Any) -> Any:
-    """Give a new statement, and what is new in it, the place of another."""
-    return ast.fix_missing_locations(ast.copy_location(made, like))

@@ -130,7 +130,7 @@ class Writer(Turns):
         ends = {k for each, (k, _, _) in self.numbers.items() if isinstance(each, exits)}
         return Meant(
             text + "\n", self.enters, self.leaves, self.slots, self.flags, self.counters,
-            self.words, ends, self.constants, self.functions,
+            self.words, ends, self.reasons, self.constants, self.functions,
             1 + max((block for block, _ in self.blocks.values()), default=-1), self.origins,
             self.memory.logs, self.lists, None if self.makes is None else self.makers,
         )  # fmt: skip
@@ -237,6 +237,7 @@ class Writer(Turns):
             self.pending.clear()
             self.at = self.numbers[node][0]
             self.leave()
+            self.reasons[self.at] = f" ({why})"
             self.dead = True
 
     def kept_for_good(self) -> None:

@@ -363,23 +363,26 @@ class Rows(Places):
         """The product of two rows, by NumPy's BLAS."""
         if not (isinstance(left, Row) and isinstance(right, Row)):
             raise Leaves("a product of other than rows")
-        if left.kind != "f8" or right.kind != "f8":
+        code = left.kind
+        if code not in ("f4", "f8") or right.kind != code:
             raise Leaves("a product of this type")
         count = self.temp(self.alike_long(left, right))
         texts = []
-        for each in [x.part or self.computed(x) for x in (left, right)]:
-            if each.step[:2] == "(-":
-                if by_matmul:
-                    raise Leaves("a product of what runs backwards")
-                memory = Part(self.room(count), "int64(0)", count, "int64(1)", "f8")
-                self.copied(each, memory)  # so does NumPy
-                each = memory
-            step, start = self.temp(each.step), self.temp(each.first)
-            if each.step != "int64(1)":
+        for each in (left, right):
+            part = each.part or self.computed(each)
+            if part.step[:2] == "(-" and by_matmul:
+                raise Leaves("a product of what runs backwards")
+            if part.step[:2] == "(-" or (each.part is None and code == "f4"):
+                memory = Part(self.room(count, code), "int64(0)", count, "int64(1)", code)
+                self.copied(part, memory)  # so does NumPy
+                part = memory
+            step, start = self.temp(part.step), self.temp(part.first)
+            if part.step != "int64(1)":
                 self.leave(f"({step} <= 0) & ({count} > 1)")
-            texts.append(f"shifted({each.pointer}, {start}), {step}")
+            texts.append(f"shifted({part.pointer}, {start}), {step}")
         self.put(f"patience = patience + {count}")
-        held = self.temp(f"blas_dot({count}, {texts[0]}, {texts[1]}) if {count} > 0 else 0.0")
+        product = f"float64(blas_dot({count}, {texts[0]}, {texts[1]}))"
+        held = self.temp(f"{product} if {count} > 0 else 0.0")
         # NumPy warns of what it raises
         self.leave(f"{held} - {held} != 0.0")
-        return Number(held, "f8")
+        return Number(held, code)

@@ -13,8 +13,9 @@ import itertools
 import sys
 import threading
 import time
+from collections import ChainMap
 from collections.abc import Iterator
-from types import CodeType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from lazyfuse.arrays.conversion import FOREIGN  # noqa: F401  (completes the array type)
@@ -134,7 +135,8 @@ class Loop:
         self, node: ast.For | ast.While, names: list[str], stored: list[str], path: str
     ) -> None:
         self.node, self.names, self.stored, self.path = node, names, stored, path
-        self.paths, self.written = attributes(node)
+        self.paths: list[tuple[str, str]] | None = None  # attributes that it reads, once it is hot
+        self.written: list[tuple[str, str]] = []
         self.on = True
         self.tick: Any = itertools.repeat(True).__next__
         self.skips = _SKIPPED
@@ -313,8 +315,12 @@ class Run:
             return None  # arrays in chunks may be larger than memory
         entry: dict[str, Any] = {}
         held: dict[str, Any] = {}
+        if values is None:  # a name has none
+            values = _values(loop.names, sys._getframe(1))
         for name, value in zip(loop.names, values, strict=True):
             entry[name], held[name] = kinds.of_value(value, name in loop.stored)
+        if loop.paths is None:
+            loop.paths, loop.written = attributes(loop.node)
         present = []  # attributes that can be names
         for name, attribute in loop.paths:
             found = kinds.attribute(held[name], attribute, (name, attribute) in loop.written)
@@ -405,7 +411,19 @@ class Run:
             saved = loop.compiled_turns * loop.seconds / max(loop.turns, 1)
             if loop.left >= _LEAVES and saved < loop.compiled_seconds + loop.left * _LEAVE:
                 line = _line(loop.node, found.at)
-                loop.give_up(f"line {line}: Python has to do it, in many turns")
+                why = version.meant.reasons.get(found.at, "")
+                loop.give_up(f"line {line}: Python has to do it, in many turns{why}")
+
+
+def _values(names: list[str], frame: FrameType) -> list[Any]:
+    """The values of names in a frame; `UNBOUND` for those that have none."""
+    here, code = frame.f_locals, frame.f_code
+    own = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+    beyond = ChainMap(frame.f_globals, frame.f_builtins)
+    return [
+        here.get(name, UNBOUND) if name in own else here.get(name, beyond.get(name, UNBOUND))
+        for name in names
+    ]
 
 
 def _line(node: ast.For | ast.While, at: int) -> int:

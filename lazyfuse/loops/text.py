@@ -98,7 +98,7 @@ class Row(NamedTuple):
 
     def is_new(self) -> bool:
         """Whether it is an array of its own, in Python."""
-        return self.part is None or self.part.pointer.startswith("scratch")
+        return self.part is None or not self.part.pointer.endswith("_p")
 
 
 class Handle(NamedTuple):
@@ -138,6 +138,8 @@ class Meant(NamedTuple):
     words: int
     ends: set[int]
     """Statements that end the loop: `return`, `raise`."""
+    reasons: dict[int, str]
+    """Of statements that Python always has to do."""
     constants: list[tuple[Callable[..., Any], tuple[Any, ...], Any]]
     """Calls that must still have these results: names of functions, and what these contain."""
     functions: list[tuple[np.ufunc, int, int]]
@@ -248,6 +250,7 @@ def attributes(unit: ast.AST) -> tuple[list[tuple[str, str]], list[tuple[str, st
     for each in ast.walk(unit):
         if isinstance(each, ast.Attribute):
             is_known = isinstance(each.value, ast.Name) and each.value.id not in names
+            is_known = is_known and "__" not in each.value.id + "." + each.attr  # type: ignore[attr-defined]
             if is_known:
                 read.add((each.value.id, each.attr))  # type: ignore[attr-defined]
             if not isinstance(each.ctx, ast.Load):
@@ -309,6 +312,7 @@ class Text:
         self.flagged: set[str] = set()  # names with a flag, those of called functions among them
         self.dead = False
         self.why: tuple[int, str] = (0, "")
+        self.reasons: dict[int, str] = {}
 
     def _take(self, count: int) -> int:
         self.words += count

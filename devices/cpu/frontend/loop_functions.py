@@ -16,6 +16,7 @@ from .values import Value, convert, llvm_type
 
 Function = Callable[[Any, list[Value]], "Value | None"]
 
+DOTS = {"f8": "lf_ddot", "f4": "lf_sdot"}
 OF_TWO = ("pow", "fmod", "atan2", "hypot", "copysign")
 
 
@@ -81,15 +82,16 @@ def _libm(name: str, count: int) -> Function:
 
 
 def _dot(walk: Any, given: list[Value]) -> Value:
-    """`blas_dot(n, x, step, y, step)` of float64: the function of NumPy's own BLAS."""
+    """`blas_dot(n, x, step, y, step)`: the function of NumPy's own BLAS."""
     count, first, step, second, other = given
-    kinds = ("i8", "*f8", "i8", "*f8", "i8")
-    function = _function(walk, "lf_ddot", "f8", kinds)
+    kind = first.target
+    kinds = ("i8", "*" + kind, "i8", "*" + kind, "i8")
+    function = _function(walk, DOTS[kind], kind, kinds)
     args = [
         convert(walk.builder, count, "i8").ir, first.ir, convert(walk.builder, step, "i8").ir,
         second.ir, convert(walk.builder, other, "i8").ir,
     ]  # fmt: skip
-    return Value("f8", (walk.builder.call(function, args),))
+    return Value(kind, (walk.builder.call(function, args),))
 
 
 def _address_of(walk: Any, given: list[Value]) -> Value:
