@@ -46,7 +46,12 @@ class Child:
     def __init__(self, job: Job, way: str, folder: str) -> None:
         self.way, self.folder = way, folder
         self.errors = Path(folder, f"{way}-{os.urandom(4).hex()}")
-        fixed = {"LAZYFUSE_CACHE_DIR": folder, "NUMBA_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+        fixed = {
+            "LAZYFUSE_CACHE_DIR": folder,
+            "NUMBA_NUM_THREADS": "1",
+            "PYTHONPATH": str(ROOT),
+            "PYTHONDONTWRITEBYTECODE": "",  # an installed package has its bytecode
+        }
         with self.errors.open("w") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, *WAYS[way], CHILD, json.dumps(job | {"numba": way == "numba"})],

@@ -420,10 +420,13 @@ def _values(names: list[str], frame: FrameType) -> list[Any]:
     here, code = frame.f_locals, frame.f_code
     own = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
     beyond = ChainMap(frame.f_globals, frame.f_builtins)
-    return [
+    found = [
         here.get(name, UNBOUND) if name in own else here.get(name, beyond.get(name, UNBOUND))
         for name in names
     ]
+    if type(here) is dict and here is not frame.f_globals:
+        here.clear()  # a copy that the frame keeps, and with it the arrays
+    return found
 
 
 def _line(node: ast.For | ast.While, at: int) -> int:
