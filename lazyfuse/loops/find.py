@@ -28,16 +28,20 @@ code's constants: a program's names are its own.
 from __future__ import annotations
 
 import ast
+import copy
 import itertools
+import operator
 import re
+import textwrap
+from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
 from lazyfuse import config
-from lazyfuse.devices.caches import register
+from lazyfuse.devices.caches import cached, register
 from lazyfuse.loops import leaving, take_over
 from lazyfuse.loops.items import NAMES
-from lazyfuse.loops.leaving import AT, EXIT, copied, method
+from lazyfuse.loops.leaving import AT, EXIT, method
 from lazyfuse.runtime.scheduling import evaluate
 
 TURN = ".turn"
@@ -73,7 +77,7 @@ def rewrite(tree: ast.AST, path: str) -> bool:
     if take_over.is_watched() or not evaluate.IS_MAIN:
         return False
     finder = _Finder(path, tree)
-    finder.scope(tree.body)
+    tree.body = finder.scope(tree.body)
     return bool(finder.count or _functions)
 
 
@@ -109,8 +113,8 @@ class _Finder:
         }
         self.count = 0
 
-    def scope(self, body: list[ast.stmt]) -> None:
-        """The loops of a function or a module."""
+    def scope(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """The statements of a function or a module, with their loops prepared."""
         is_seen = any(
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)
@@ -118,47 +122,48 @@ class _Finder:
             for each in body
             for node in ast.walk(each)
         )
-        self.statements(body, is_seen)
+        return self.statements(body, is_seen)
 
-    def statements(self, body: list[ast.stmt], is_seen: bool) -> None:
-        for at, node in enumerate(body):
-            name = getattr(getattr(node, "target", node), "id", "")
-            if name.startswith(".") or any(map(_is_compiler, getattr(node, "decorator_list", ()))):
-                continue  # taken already, or another compiler's
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                if node.name in self.compiled:
-                    continue
-                if isinstance(node, ast.FunctionDef) and not _has(node, _NOT_EXPANDED):
-                    kept = copied(node) if _has(node, (ast.For, ast.While)) else node
-                    _functions[self.path, node.lineno, node.name] = kept
-                self.scope(node.body)
-                continue
-            if isinstance(node, ast.ClassDef):
-                self.statements(node.body, True)
-                continue
-            if isinstance(node, (ast.For, ast.While)) and not is_seen and _is_candidate(node):
-                body[at : at + 1] = self.taken(node)
-                continue
-            for name in ("body", "orelse", "finalbody"):
-                inner = getattr(node, name, None)
-                if isinstance(inner, list):
-                    self.statements(inner, is_seen)
-            for handler in getattr(node, "handlers", ()):
-                self.statements(handler.body, is_seen)
+    def statements(self, body: list[ast.stmt], is_seen: bool) -> list[ast.stmt]:
+        """New statements; those that are given stay as they are, and lend their parts."""
+        return [made for each in body for made in self.statement(each, is_seen)]
+
+    def statement(self, node: ast.stmt, is_seen: bool) -> list[ast.stmt]:
+        name = getattr(getattr(node, "target", node), "id", "")
+        if name.startswith(".") or any(map(_is_compiler, getattr(node, "decorator_list", ()))):
+            return [node]  # taken already, or another compiler's
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if node.name in self.compiled:
+                return [node]
+            if isinstance(node, ast.FunctionDef) and not _has(node, _NOT_EXPANDED):
+                _functions[self.path, node.lineno, node.name] = node
+            return [_with(node, body=self.scope(node.body))]
+        if isinstance(node, ast.ClassDef):
+            return [_with(node, body=self.statements(node.body, True))]
+        if isinstance(node, (ast.For, ast.While)) and not is_seen and _is_candidate(node):
+            return self.taken(node)
+        fields: dict[str, list[Any]] = {
+            name: self.statements(inner, is_seen)
+            for name in ("body", "orelse", "finalbody")
+            if isinstance(inner := getattr(node, name, None), list)
+        }
+        if isinstance(node, ast.Try):
+            fields["handlers"] = [
+                _with(each, body=self.statements(each.body, is_seen)) for each in node.handlers
+            ]
+        return [_with(node, **fields)]
 
     def taken(self, node: ast.For | ast.While) -> list[ast.stmt]:
         """A loop with what lets it be taken over."""
         self.count += 1
         number, mark = self.count, f"{_MARK}{next(_NUMBERS)}"
-        original = copied(node)
         found = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
         names = sorted({each.id for each in found})
         stored = sorted({each.id for each in found if isinstance(each.ctx, ast.Store)})
-        _found[mark] = take_over.Loop(original, names, stored, self.path)
-        self.statements(node.body, False)
-        asked = f"{_LOOP}.on and {_LOOP}.tick()"
-        has_inner = any(_has(each, (ast.For, ast.While)) for each in original.body)
-        loop = ast.copy_location(ast.Constant(mark), node)
+        _found[mark] = take_over.Loop(node, names, stored, self.path)
+        has_inner = any(_has(each, (ast.For, ast.While)) for each in node.body)
+        new = _maker(node)
+        loop = new(ast.Constant, mark)
         given: dict[str, Any] = {
             _LOOP: loop,
             _PART: f".part{number}",  # loops in this one have others
@@ -166,34 +171,28 @@ class _Finder:
             _AT: AT,
             _TURN: TURN,
             _GIVEN: ".values",
-            "loop__body": node.body,
+            "loop__values": new(
+                ast.List, [new(ast.Name, each, ast.Load()) for each in names], ast.Load()
+            ),
+            "loop__back": [
+                _filled(
+                    _BACK,
+                    {_EXIT: EXIT, _LOOP: loop, "loop__k": new(ast.Constant, k), "loop__name": each},
+                    node,
+                )[0]
+                for k, each in enumerate(stored)
+            ],
+            "loop__body": self.statements(node.body, False),
             "loop__orelse": node.orelse,
-            "loop__guarded": leaving.guarded(original),
+            "loop__guarded": leaving.guarded(node),
+            "loop__plain": [node],
         }
         if isinstance(node, ast.For):
-            parts, other = f"{_LOOP}.parts(loop__items)", "(loop__source,)"
-            given |= {"loop__source": copied(node.iter), "loop__items": _items(loop, node.iter)}
+            given |= {"loop__source": node.iter, "loop__items": _items(loop, node.iter)}
             given["loop__target"] = node.target
-            begin, end = "loop__target", f"    break\nelse:\n    loop__orelse\n{_PART} = None"
         else:
-            parts, other = f"{_LOOP}.parts()", f"{_LOOP}.forever"
             given["loop__test"] = node.test
-            begin, end = f"{_TURN}", "    break"
-            if node.orelse:
-                end += f"\nif {_PART} is None:\n    loop__orelse"
-            end += f"\n{_PART} = None"
-        if has_inner:
-            parts = f"{parts} if {asked} else {other}"
-        text = f"for {_PART} in {parts}:\n    for {begin} in {_PART}:\n"
-        if isinstance(node, ast.While):
-            text += f"        if not loop__test:\n            {_PART} = None\n            break\n"
-        text += f"        loop__body\n    else:\n{_between(names, stored)}        continue\n{end}"
-        made = _filled(text, given, node)
-        if not has_inner:  # one more text of its body: nothing but the question stands around it
-            given |= {"loop__made": made, "loop__original": [original]}
-            text = f"if {asked}:\n    loop__made\nelse:\n    loop__original"
-            made = _filled(text, given, node)
-        return made
+        return _filled(_text(type(node), has_inner, bool(node.orelse)), given, node)
 
 
 _LOOP, _PART, _EXIT, _AT, _TURN, _GIVEN = [
@@ -202,22 +201,17 @@ _LOOP, _PART, _EXIT, _AT, _TURN, _GIVEN = [
 """What stands in texts below for the loop's object and for names that begin with a dot."""
 
 
-def _between(names: list[str], stored: list[str]) -> str:
-    """Run the compiled loop after a part, and go on where it has stopped."""
-    back = "".join(
-        f"""
-                if {_EXIT}.values[{k}] is not {_LOOP}.unbound: {name} = {_EXIT}.values[{k}]"""
-        for k, name in enumerate(stored)
-    )
-    return f"""\
+_BACK = f"if {_EXIT}.values[loop__k] is not {_LOOP}.unbound: loop__name = {_EXIT}.values[loop__k]"
+_BETWEEN = f"""\
         if {_PART}.__class__ is {_LOOP}.kind and {_PART}.wants():
             try:
-                {_GIVEN} = [{", ".join(names)}]
+                {_GIVEN} = loop__values
             except {_LOOP}.no_name:
                 {_GIVEN} = None
             {_EXIT} = {_PART}.run({_GIVEN})
             {_GIVEN} = None
-            if {_EXIT}:{back}
+            if {_EXIT}:
+                loop__back
                 {_EXIT}.drop()
                 {_AT} = {_EXIT}.at
                 for {_TURN} in {_EXIT}.turns:
@@ -229,40 +223,87 @@ def _between(names: list[str], stored: list[str]) -> str:
                     continue
                 break
 """
+"""Run the compiled loop after a part, and go on where it has stopped."""
+
+
+def _text(kind: type[ast.stmt], has_inner: bool, has_else: bool) -> str:
+    """The text around a loop."""
+    asked = f"{_LOOP}.on and {_LOOP}.tick()"
+    if kind is ast.For:
+        parts, other, target = f"{_LOOP}.parts(loop__items)", "(loop__source,)", "loop__target"
+        test, end = "", "else:\n    loop__orelse\n"
+    else:
+        parts, other, target = f"{_LOOP}.parts()", f"{_LOOP}.forever", _TURN
+        test = f"        if not loop__test:\n            {_PART} = None\n            break\n"
+        end = f"if {_PART} is None:\n    loop__orelse\n" if has_else else ""
+    if has_inner:
+        parts = f"{parts} if {asked} else {other}"
+    text = f"""\
+for {_PART} in {parts}:
+    for {target} in {_PART}:
+{test}        loop__body
+    else:
+{_BETWEEN}        continue
+    break
+{end}{_PART} = None
+"""
+    if has_inner:
+        return text
+    # one more text of its body: nothing but the question stands around it
+    return f"if {asked}:\n{textwrap.indent(text, '    ')}else:\n    loop__plain\n"
+
+
+@cached(16)
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
 
 
 def _filled(text: str, given: dict[str, Any], place: ast.stmt) -> list[ast.stmt]:
     """The statements of a text, at the place of another."""
-    where = place.lineno, place.col_offset, place.lineno, place.col_offset
+    new = _maker(place)
 
-    def fill(node: ast.AST) -> ast.AST:
+    def fill(node: ast.AST) -> Any:
         if isinstance(node, ast.Name):
             part = given.get(node.id, node.id)
-            if not isinstance(part, str):
-                return part  # type: ignore[no-any-return]
-            node.id = part
-        if node._attributes:
-            node.lineno, node.col_offset, node.end_lineno, node.end_col_offset = where  # type: ignore[attr-defined]
-        for name in node._fields:
-            value = getattr(node, name)
-            if isinstance(value, ast.AST):
-                setattr(node, name, fill(value))
-            elif isinstance(value, list):
-                setattr(node, name, [x for each in value for x in several(each)])
+            return new(ast.Name, part, node.ctx) if isinstance(part, str) else part
+        fields = [several(getattr(node, name)) for name in node._fields]
+        return new(type(node), *fields) if node._attributes else type(node)(*fields)
+
+    def several(value: Any) -> Any:
+        if not isinstance(value, list):
+            return fill(value) if isinstance(value, ast.AST) else value
+        made = []
+        for each in value:
+            is_name = isinstance(each, ast.Expr) and isinstance(each.value, ast.Name)
+            part = given.get(each.value.id) if is_name else None
+            made += part if isinstance(part, list) else [several(each)]
+        return made
+
+    return several(_parsed(text).body)  # type: ignore[no-any-return]
+
+
+def _maker(place: ast.stmt) -> Callable[..., Any]:
+    """What makes nodes where another begins."""
+    line, column = place.lineno, place.col_offset
+    where = {
+        "lineno": line, "col_offset": column, "end_lineno": line, "end_col_offset": column,
+    }  # fmt: skip
+    return lambda kind, *fields: kind(*fields, **where)
+
+
+def _with(node: Any, **fields: list[Any]) -> Any:
+    """A node with other parts; itself if they are the same."""
+    olds = [getattr(node, name) for name in fields]
+    if all(map(_same, olds, fields.values())):
         return node
-
-    def several(node: Any) -> list[Any]:
-        part = given.get(node.value.id) if _is_name(node) else None
-        if isinstance(part, list):
-            return part
-        return [fill(node) if isinstance(node, ast.AST) else node]
-
-    made: list[ast.stmt] = fill(ast.parse(text)).body  # type: ignore[attr-defined]
+    made = copy.copy(node)
+    for name, new in fields.items():
+        setattr(made, name, new)
     return made
 
 
-def _is_name(node: Any) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Name)
+def _same(first: list[Any], second: list[Any]) -> bool:
+    return len(first) == len(second) and all(map(operator.is_, first, second))
 
 
 def _items(loop: ast.expr, node: ast.expr) -> ast.expr:
