@@ -56,7 +56,9 @@ def _compiler_of_loops(kind: type) -> type:
                 source = copied(source)  # `%timeit` compiles a tree twice
                 loops = (each for each in ast.walk(source) if isinstance(each, ast.For))
                 whole = next(loops, source) if filename == _TIMED else source
-                find.rewrite(ast.Module(whole.body, []), filename)
+                module = ast.Module(whole.body, [])
+                find.rewrite(module, filename)
+                whole.body = module.body
             return find.insert(super().__call__(source, filename, *more, **named))
 
     return Compiler
