@@ -166,13 +166,15 @@ class Calls(Expressions):
             kind = wanted
         if kinds.is_bool(kind) or kinds.is_complex(kind):
             raise Leaves("`min` or `max` of truth values")
+        if "|" in kind:
+            values = [self.as_union(each, kind) for each in values]
         result = self.temp(values[0].text)
-        tag = self.temp(self.tag_of(values[0])) if "|" in kind else ""
+        tag = self.temp(values[0].tag) if "|" in kind else ""
         for each in values[1:]:
             held = self.temp(each.text)
             better = self.temp(f"{held} {'>' if is_max else '<'} {result}")
             if tag:
-                self.put(f"{tag} = {self.tag_of(each)} if {better} else {tag}")
+                self.put(f"{tag} = {each.tag} if {better} else {tag}")
             self.put(f"{result} = {held} if {better} else {result}")
         return Number(result, kind, max(each.bits for each in values), tag)
 
@@ -267,8 +269,8 @@ class Calls(Expressions):
             if both != kind:
                 callee.wanted[k] = both
                 raise Again
-            tag = self.tag_of(value) if "|" in kind else ""
-            self.hold(self.variable(name, kind), value._replace(tag=tag))
+            held = self.as_union(value, kind) if "|" in kind else value
+            self.hold(self.variable(name, kind), held)
         self.put(f"escape({len(self.loops) - depth + 1})")
         self.dead = True
 

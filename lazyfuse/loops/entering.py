@@ -182,8 +182,9 @@ class Version:
                 keys[kind.axis] = slice(keys[kind.axis], keys[kind.axis] + count)
                 value = base[tuple(keys)]
             else:
+                is_float = kinds.register(kind) in ("f8", "c16")
                 kind = kind.split("|")[words[slot + 2] if "|" in kind else 0]
-                number = floats[slot] if kinds.register(kind) in ("f8", "c16") else words[slot]
+                number = floats[slot] if is_float else words[slot]
                 if kinds.is_complex(kind):
                     number = complex(number, floats[slot + 1])
                 value = kinds.MAKERS[kind](number)

@@ -183,6 +183,8 @@ class Expressions(Ufuncs):
             return Row(found.kind, found.length, lambda q: f"(-{element(q)})")
         kind, text = found.kind, found.text
         if isinstance(node.op, ast.USub):
+            if kind in ("int|f8", "int|float"):
+                raise Leaves("the negative of an integer or a float")  # zero has no sign, or has
             if kinds.is_float(kind) or kinds.is_complex(kind):
                 return found._replace(text=f"(-{text})")
             if kind == "bool":
@@ -272,12 +274,13 @@ class Expressions(Ufuncs):
         both = kinds.union(first.kind, second.kind)
         if both is not None and not wanted:
             self.settle()
+            one, other = self.as_union(first, both), self.as_union(second, both)
             self.lines[at : at + 1] = [
-                "  " * indent + f"{result} = {first.text}",
-                "  " * indent + f"{result}_tag = {self.tag_of(first)}",
+                "  " * indent + f"{result} = {one.text}",
+                "  " * indent + f"{result}_tag = {one.tag}",
             ]
-            self.put(f"{result} = {second.text}")
-            self.put(f"{result}_tag = {self.tag_of(second)}")
+            self.put(f"{result} = {other.text}")
+            self.put(f"{result}_tag = {other.tag}")
             self.close()
             return Number(result, both, max(first.bits, second.bits), f"{result}_tag")
         if second.kind != first.kind:

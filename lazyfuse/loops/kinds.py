@@ -86,18 +86,31 @@ OTHER = "other"
 """The kind of a value that a compiled loop cannot use."""
 
 
+class Literal(str):
+    """The kind of a name whose number is written out in the text: an integer that a float holds."""
+
+    __slots__ = ()
+
+
 def union(*several: str) -> str | None:
-    """The kind of a number that is Python's or NumPy's, as the turn decides ("float|f8",
-    "int|i4"); None for kinds that do not go together so.
+    """The kind of a number that is one or another, as the turn decides: Python's or NumPy's
+    ("float|f8", "int|i4"), or an integer or a float ("int|f8"); None for kinds that do not go
+    together so.
     """
     found = {part for kind in several for part in kind.split("|")}
-    first, *others = sorted(found, key=lambda each: each not in PYTHON)
-    is_pair = first in PYTHON and len(others) == 1 and others[0] not in (*PYTHON, "f4")
-    return f"{first}|{others[0]}" if is_pair and register(first) == register(others[0]) else None
+    if len(found) != 2:
+        return None
+    first, second = sorted(found, key=lambda each: (each not in PYTHON, each != "int"))
+    is_pair = second not in (*PYTHON, "f4") and first in PYTHON
+    is_pair = is_pair and register(first) == register(second)
+    return f"{first}|{second}" if is_pair or (first, second) in _MIXED else None
+
+
+_MIXED = (("int", "float"), ("int", "f8"))
 
 
 def numpys(kind: str) -> str:
-    """NumPy's kind of a union; other kinds are their own."""
+    """The second kind of a union; other kinds are their own."""
     return kind.rpartition("|")[2]
 
 

@@ -411,7 +411,9 @@ class Writer(Turns):
     def store_name(self, name: str, value: Number) -> None:
         """Assign a number to a name."""
         self.hold(self.variable(name, value.kind), value)
-        self.assigned(name, value.kind)
+        is_literal = value.kind == "int" and value.text.startswith("int64(") and value.bits <= 53
+        is_literal = is_literal and value.text[6:-1].lstrip("-").isdigit()
+        self.assigned(name, kinds.Literal("int") if is_literal else value.kind)
 
     def store_view(self, name: str, found: Row) -> None:
         """Assign a view of an array to a name."""

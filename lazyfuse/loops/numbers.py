@@ -76,15 +76,19 @@ class Numbers(Text):
         }
         results = {str(each) for each in found.values()}
         kind, tag = results.pop() if len(results) == 1 else kinds.union(*results), ""
-        if kind is None or kind == "None":
+        mixed = kind is not None and "|" in kind and kinds.register(kind) != kinds.register("int")
+        whole = ("int", "int") in found
+        if kind is None or kind == "None" or (whole and mixed and kind[:4] == "int|"):
             raise Leaves("types that do not mix")
+        if whole and kinds.register(kind) == "f8" and isinstance(op, ast.Div):
+            raise Leaves("integers or floats that are divided")
         if "|" in kind:
-            tags = [(each.tag, at) for at, each in enumerate((first, second)) if each.tag]
+            tagged = [(at, x) for at, x in enumerate((first, second)) if x.tag]
             for pair, result in found.items():
-                is_numpys = any(pair[at] not in kinds.PYTHON for _, at in tags)
-                if is_numpys != (result not in kinds.PYTHON):
+                is_second = any(pair[at] == kinds.numpys(each.kind) for at, each in tagged)
+                if is_second != (result == kinds.numpys(kind)):
                     raise Leaves("types that do not mix")
-            tag = f"({' | '.join(each for each, _ in tags)})"
+            tag = f"({' | '.join(each.tag for _, each in tagged)})"
         plain = [each._replace(kind=kinds.numpys(each.kind), tag="") for each in (first, second)]
         return self.binary(op, *plain)._replace(kind=kind, tag=tag)
 

@@ -430,9 +430,16 @@ class Text:
         self.put(f"{variable} = {held}")
         return value._replace(text=variable, tag=f"{variable}_tag")
 
-    def tag_of(self, value: Number) -> str:
-        """Whether a number is NumPy's."""
-        return value.tag or str(value.kind not in kinds.PYTHON)
+    def as_union(self, value: Number, kind: str) -> Number:
+        """A number as one of several types; its tag says whether it is of the second."""
+        if value.kind == kind:
+            return value
+        text = value.text
+        if kinds.register(value.kind) != kinds.register(kind):
+            if value.bits > 53:
+                raise Leaves("an integer that may be large beside a float")
+            text = f"float64({text})"
+        return Number(text, kind, value.bits, str(value.kind == kinds.numpys(kind)))
 
     def later(self) -> list[str]:
         """A place in the text for lines that are known later; they get its indentation."""
@@ -453,9 +460,11 @@ class Text:
                 and isinstance(old, str)
                 and old not in (new, OTHER)
             ):
-                target = self.variable(name, new)
-                made.append(f"{target} = {self.variable(name, old)}")
-                made.append(f"{target}_tag = {old not in kinds.PYTHON}")
+                target, held = self.variable(name, new), self.variable(name, old)
+                if kinds.register(old) != kinds.register(new):
+                    held = f"float64({held})"
+                made.append(f"{target} = {held}")
+                made.append(f"{target}_tag = {old == kinds.numpys(new)}")
         return ["  " * indent + each for each in made]
 
     def leave(self, condition: str = "") -> None:
@@ -515,7 +524,7 @@ class Text:
     @staticmethod
     def both(one: Any, other: Any) -> Any:
         if one == other:
-            return one
+            return one if type(one) is type(other) else str(one)
         for a, b in ((one, other), (other, one)):
             if a is UNBOUND and b != OTHER:
                 return b if isinstance(b, Maybe) else Maybe(b)
@@ -524,7 +533,8 @@ class Text:
         plain = [each.kind if isinstance(each, Maybe) else each for each in (one, other)]
         if all(isinstance(each, str) and each != OTHER for each in plain):
             found = kinds.union(*plain)
-            if found is not None:
+            is_exact = not any(x == "int" and type(x) is str for x in plain)
+            if found is not None and (is_exact or kinds.register(found) == "i8"):
                 return Maybe(found) if isinstance(one, Maybe) or isinstance(other, Maybe) else found
         return OTHER
 

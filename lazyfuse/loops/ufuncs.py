@@ -17,6 +17,12 @@ from lazyfuse.loops import kinds
 from lazyfuse.loops.rows import Rows
 from lazyfuse.loops.text import BITS, Leaves, Number, Part, Row, Value
 
+_NUMPYS = {
+    each
+    for each in vars(np._core.umath).values()  # type: ignore[attr-defined]
+    if isinstance(each, np.ufunc) and each.signature is None
+}
+"""Functions whose loops raise nothing. Those of other packages may."""
 _WEAK: dict[str, Any] = {"int": int, "float": float, "bool": np.dtype(bool), "complex": complex}
 
 
@@ -76,11 +82,13 @@ class Ufuncs(Rows):
 
     def ufunc(self, function: np.ufunc, values: Sequence[Value]) -> Value:
         """`function(*values)`; leaves where NumPy would warn."""
-        if function.nout != 1 or function.nin != len(values) or function.signature:
+        if function.nout != 1 or function.nin != len(values) or function not in _NUMPYS:
             raise Leaves("a function of NumPy's with other arguments")
         self.settle()
         codes = [each.kind for each in values]
         index, ins, out = _chosen(function, codes)
+        if function is np.power and out[0] in "iu":
+            raise Leaves("a power of integers")  # its loop raises
         rows = [each for each in values if isinstance(each, Row)]
         count = self.alike_long(*rows) if rows else "1"
         at = self._take(3 + 2 * (len(values) + 1))

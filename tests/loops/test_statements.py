@@ -154,6 +154,30 @@ PROGRAMS = {
                 t = math.log10(abs(t) + 1) + math.gcd(i, 12) + math.radians(t)
             return s, t, k, g, w
     """,
+    "integers or floats": """
+        def pick(x):
+            if x < 0:
+                return 0
+            return x * 2
+        def f(a, b, A):
+            C = np.zeros((20, 20))
+            for i in range(10):  # compiled
+                for j in range(10):
+                    total = 0
+                    for k in range(i):
+                        total += A[i, k] * A[k + 2, j]
+                    C[i, j] = total
+                    m = max(0, A[i, j])
+                    q = 0 if A[i, j] < 0.5 else A[i, j] * 2
+                    w = pick(A[i, j]) * 0.5
+                    h = 1
+                    for k in range(j % 3):
+                        h = h * 0.5
+                    t = 5 if total > 1 else a[i]
+                    if i == 4 and j == 5:
+                        str(total)
+            return C, total, m, q, w, h, t
+    """,
     "rows": """
         def f(a, b, A):
             s = 0.0
