@@ -26,7 +26,7 @@ from lazyfuse.loops.text import (
     SCRATCH,
     Meant,
     View,
-)
+)  # fmt: skip
 from lazyfuse.loops.ufuncs import addresses
 from lazyfuse.runtime.layout.meta_arrays import address
 from lazyfuse.runtime.placement import devices

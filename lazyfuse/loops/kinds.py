@@ -182,8 +182,9 @@ def of_value(value: Any, is_assigned: bool = False) -> tuple[Any, Any]:
     kind = type(value)
     if kind is int:
         bits = value.bit_length()
-        is_int = bits <= (63 if is_assigned else SMALL)
-        return ("int" if is_int else LONG if bits <= 63 else OTHER), value
+        if bits <= SMALL:
+            return (Literal("int") if is_assigned else "int"), value
+        return ("int" if bits <= 63 and is_assigned else LONG if bits <= 63 else OTHER), value
     if kind is float or kind is bool or kind is complex:
         return kind.__name__, value
     if kind is ndarray:

@@ -80,7 +80,9 @@ class Numbers(Text):
         whole = ("int", "int") in found
         if kind is None or kind == "None" or (whole and mixed and kind[:4] == "int|"):
             raise Leaves("types that do not mix")
-        if whole and kinds.register(kind) == "f8" and isinstance(op, ast.Div):
+        if isinstance(op, ast.Div) and any(
+            x.kind == "int" and x.bits > 53 for x in (first, second)
+        ):
             raise Leaves("integers or floats that are divided")
         if "|" in kind:
             tagged = [(at, x) for at, x in enumerate((first, second)) if x.tag]

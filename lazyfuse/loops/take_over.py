@@ -34,6 +34,7 @@ from lazyfuse.loops.text import (
     Refused,
     attributes,
     numbered,
+    temporaries,
 )  # fmt: skip
 from lazyfuse.runtime.numerics import errstate
 from lazyfuse.runtime.scheduling import evaluate
@@ -103,32 +104,10 @@ class Loop:
     """A loop of the program's text."""
 
     __slots__ = (
-        "compiled_seconds",
-        "compiled_turns",
-        "entered",
-        "forever",
-        "is_dead",
-        "items",
-        "kind",
-        "left",
-        "missed",
-        "names",
-        "no_name",
-        "node",
-        "on",
-        "path",
-        "paths",
-        "ready",
-        "refused",
-        "seconds",
-        "skips",
-        "stored",
-        "strange",
-        "tick",
-        "turns",
-        "unbound",
-        "versions",
-        "written",
+        "compiled_seconds", "compiled_turns", "entered", "forever", "is_dead", "items", "kind",
+        "left", "missed", "names", "no_name", "node", "on", "path", "paths", "ready", "refused",
+        "seconds", "skips", "stored", "strange", "temporaries", "tick", "turns", "unbound",
+        "versions", "written",
     )  # fmt: skip
 
     def __init__(
@@ -137,6 +116,7 @@ class Loop:
         self.node, self.names, self.stored, self.path = node, names, stored, path
         self.paths: list[tuple[str, str]] | None = None  # attributes that it reads, once it is hot
         self.written: list[tuple[str, str]] = []
+        self.temporaries: set[str] = set()
         self.on = True
         self.tick: Any = itertools.repeat(True).__next__
         self.skips = _SKIPPED
@@ -315,12 +295,14 @@ class Run:
             return None  # arrays in chunks may be larger than memory
         entry: dict[str, Any] = {}
         held: dict[str, Any] = {}
+        if loop.paths is None:
+            loop.paths, loop.written = attributes(loop.node)
+            loop.temporaries = temporaries(loop.node)
         if values is None:  # a name has none
             values = _values(loop.names, sys._getframe(1))
         for name, value in zip(loop.names, values, strict=True):
-            entry[name], held[name] = kinds.of_value(value, name in loop.stored)
-        if loop.paths is None:
-            loop.paths, loop.written = attributes(loop.node)
+            kind = kinds.of_value(value, name in loop.stored)
+            entry[name], held[name] = (UNBOUND, None) if name in loop.temporaries else kind
         present = []  # attributes that can be names
         for name, attribute in loop.paths:
             found = kinds.attribute(held[name], attribute, (name, attribute) in loop.written)
@@ -339,6 +321,7 @@ class Run:
                 entry[name], held[name] = kinds.of_value(each)
                 if type(each) is range:
                     entry[name] = RANGE if _is_small(each) else OTHER
+        present += [name for name, kind in entry.items() if type(kind) is str and kind == "int"]
         key = (*entry.values(), *present)
         version = loop.versions.get(key)
         if version is None or not version.is_current():

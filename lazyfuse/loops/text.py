@@ -264,6 +264,50 @@ def attributes(unit: ast.AST) -> tuple[list[tuple[str, str]], list[tuple[str, st
     return kept, [each for each in kept if each[1] in written]
 
 
+def temporaries(unit: ast.For | ast.While) -> set[str]:
+    """Names that each turn assigns before it reads them: what they held does not matter."""
+    found: set[str] = set()
+    seen: set[str] = set()
+
+    def reads(node: ast.AST) -> None:
+        seen.update(each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+
+    def assigns(target: ast.expr, is_sure: bool) -> None:
+        for each in ast.walk(target):
+            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+                if is_sure and each.id not in seen:
+                    found.add(each.id)
+                seen.add(each.id)
+
+    def walk(statements: list[ast.stmt], is_sure: bool) -> None:
+        for each in statements:
+            if isinstance(each, ast.Assign):
+                reads(each.value)
+                for target in each.targets:
+                    for part in ast.walk(target):
+                        if isinstance(part, ast.Subscript):
+                            reads(part)
+                    assigns(target, is_sure)
+            elif isinstance(each, (ast.For, ast.While, ast.If)):
+                if isinstance(each, ast.For):
+                    reads(each.iter)
+                    assigns(each.target, is_sure)
+                else:
+                    reads(each.test)
+                walk(each.body, is_sure and not isinstance(each, ast.If))
+                walk(each.orelse, False)
+            else:
+                reads(each)
+
+    walk([unit], is_sure=True)
+    return found
+
+
+def _differ(first: Kinds, second: Kinds) -> bool:
+    """Whether names have other kinds; `Literal` is one, though it is equal to "int"."""
+    return first != second or any(type(first[name]) is not type(second[name]) for name in first)
+
+
 class Text:
     """Writes the text of one loop."""
 
@@ -544,7 +588,7 @@ class Text:
         known = self.heads.get(node)
         if known is not None:
             entry = self.join(known, self.kinds, node)
-            if entry != known:
+            if _differ(entry, known):
                 self.heads[node] = entry
                 raise Again
             self.lines += self.edge(self.kinds, known, self.indent)
@@ -564,7 +608,7 @@ class Text:
             found = head
             for each in ends:
                 found = self.join(found, each, node)
-            if found != head:
+            if _differ(found, head):
                 self.heads[node] = found
                 raise Again
             if not self.dead:
