@@ -55,6 +55,13 @@ class Version:
         self.call: Any = None
         self.program: Any = None
         self.arena: Any = None
+        self.enters = [
+            (name, kind, at, _how(kind)) for name, kind, at in meant.enters if kind is not UNBOUND
+        ]
+        self.exits = {
+            code: [self._exit(name, left.get(name)) for name in self.stored]
+            for code, left in meant.leaves.items()
+        }
         self.loops = [(at, addresses(each, index)) for each, index, at in meant.functions]
         self.Words = ctypes.c_int64 * meant.words
         self.Floats = ctypes.c_double * meant.words
@@ -92,21 +99,25 @@ class Version:
         if meant.blocks:
             kept.append(np.empty(2 * most * meant.blocks))
             words[SCRATCH], words[ROOM] = address(kept[-1]), most
-        whose: Any = {type(held[name]) for name in meant.origins} | (meant.makes or set())
-        appended = {name: np.empty(2 * APPENDED, "i8") for name in meant.lists}
-        is_one = meant.makes is None or len(whose) == 1
-        if not is_one or len({id(held[name]) for name in appended}) != len(appended):
-            return None
-        arena = None
+        arena, is_ours = None, False
         if meant.makes is not None:
+            whose = {type(held[name]) for name in meant.origins} | meant.makes
+            if len(whose) != 1:
+                return None
+            is_ours = ndarray in whose
             arena, self.arena = self.arena, None  # a signal handler may enter it, too
             size = min(max(4 * most, _LEAST), _MOST)
             if arena is None or len(arena) < size:
                 arena = np.empty(size)
             words[ARENA] = address(arena)
             words[END] = words[ARENA] + arena.nbytes
-        for name, (_, at) in meant.lists.items():
-            words[at] = address(appended[name])
+        appended = {}
+        if meant.lists:
+            if len({id(held[name]) for name in meant.lists}) != len(meant.lists):
+                return None
+            for name, (_, at) in meant.lists.items():
+                appended[name] = np.empty(2 * APPENDED, "i8")
+                words[at] = address(appended[name])
         if meant.logs:
             kept.append(np.empty(3 * LOGGED))
             words[LOG] = address(kept[-1])
@@ -114,7 +125,7 @@ class Version:
             words[at : at + 2] = list(both)
         memory = ctypes.addressof(words)
         code = self.call(memory, memory)
-        values = self._left(code, words, floats, held, whose == {ndarray})
+        values = self._left(code, words, floats, held, is_ours)
         self.arena = arena
         for name, (kind, at) in meant.lists.items():
             numbers = appended[name].view(kinds.register(kind))[: words[at + 1]]
@@ -131,62 +142,71 @@ class Version:
         alive.
         """
         most, kept = 64, []  # type: int, list[Any]
-        for name, kind, at in self.meant.enters:
-            if kind is UNBOUND:
-                continue
+        for name, kind, at, how in self.enters:
             value = held[name]
-            if kind == RANGE:
-                words[at : at + 3] = [value.start, value.step, len(value)]
-            elif type(kind) is ArrayKind:
+            if how == "array":
                 if type(value) is ndarray:
                     # whatever happens meanwhile, reads and writes go to this memory
                     value = export(value)
                     if kinds.of_array(value) != kind:
                         return -1, kept
                 kept.append(value)
-                size = int(kind.code[1:])
+                size, shape = int(kind.code[1:]), value.shape
                 steps = [step // size for step in value.strides]
-                words[at : at + 1 + 2 * kind.rank] = [address(value), *value.shape, *steps]
-                most = max(most, *value.shape)
-            elif kinds.register(kind) == "f8":
+                words[at : at + 1 + 2 * kind.rank] = [address(value), *shape, *steps]
+                most = max(most, *shape)
+            elif how == "f8":
                 floats[at] = value
-            elif kinds.is_complex(kind):
+            elif how == "c16":
                 floats[at], floats[at + 1] = value.real, value.imag
+            elif how == "range":
+                words[at : at + 3] = [value.start, value.step, len(value)]
             else:
                 words[at] = int(value)
         return most, kept
+
+    def _exit(self, name: str, kind: Any) -> tuple[Any, ...]:
+        """How a name's value is read: its kind, where it is, where it says whether it is set."""
+        if kind is None:
+            return None, 0, 0, ""
+        return kind, self.meant.slots[name, kind], self.meant.flags.get(name, 0), _how(kind)
 
     def _left(
         self, code: int, words: Any, floats: Any, held: dict[str, Any], is_ours: bool
     ) -> list[Any]:
         """The values that the loop has given to names and attributes."""
-        meant, made = self.meant, []
-        left, own = meant.leaves.get(code, {}), {}  # type: dict[str, Any], dict[Any, Any]
-        for name in self.stored:
-            kind: Any = left.get(name)
+        made, own = [], {}  # type: list[Any], dict[Any, Any]
+        for kind, slot, flag, how in self.exits.get(code, ()):
             value: Any = UNBOUND
-            is_set = kind is not None and (name not in meant.flags or words[meant.flags[name]])
-            slot = meant.slots[name, kind] if is_set else 0
-            if not is_set:
+            if kind is None or (flag and not words[flag]):
                 pass
-            elif type(kind) is ArrayKind:
+            elif how == "f8" or how == "i8" or how == "b1":
+                number = floats[slot] if how == "f8" else words[slot]
+                if "|" in kind:
+                    kind = kind.split("|")[words[slot + 2]]
+                value = kinds.MAKERS[kind](number)
+            elif how == "c16":
+                if "|" in kind:
+                    kind = kind.split("|")[words[slot + 2]]
+                value = kinds.MAKERS[kind](complex(floats[slot], floats[slot + 1]))
+            elif how == "array":
                 origin, place, size = key = tuple(words[slot : slot + 3])
                 if origin < 0 and key not in own:
                     raw = ctypes.string_at(place, size * int(kind.code[1:]))
                     real = np.frombuffer(raw, np.dtype(kind.code)).copy()
                     own[key] = wrap(real) if is_ours else real
-                value = own[key] if origin < 0 else held[meant.origins[origin]]
-            elif type(kind) is View:
+                value = own[key] if origin < 0 else held[self.meant.origins[origin]]
+            else:
                 base = held[kind.base]
                 *keys, count = words[slot : slot + base.ndim + 1]
                 keys[kind.axis] = slice(keys[kind.axis], keys[kind.axis] + count)
                 value = base[tuple(keys)]
-            else:
-                is_float = kinds.register(kind) in ("f8", "c16")
-                kind = kind.split("|")[words[slot + 2] if "|" in kind else 0]
-                number = floats[slot] if is_float else words[slot]
-                if kinds.is_complex(kind):
-                    number = complex(number, floats[slot + 1])
-                value = kinds.MAKERS[kind](number)
             made.append(value)
-        return made
+        return made or [UNBOUND] * len(self.stored)
+
+
+def _how(kind: Any) -> str:
+    """How values of a kind are written to words, and read."""
+    if type(kind) is ArrayKind:
+        return "array"
+    return "view" if type(kind) is View else "range" if kind == RANGE else kinds.register(kind)
