@@ -330,6 +330,8 @@ class Numbers(Text):
                 self.leave(f"({held} > {1 << 53}) | ({held} < {-(1 << 53)})")
         if not is_python and "f4" in (first.kind, second.kind):
             # NEP 50: a Python number is rounded to single precision first
+            if first.tag or second.tag:
+                raise Leaves("a comparison of a number of several types")
             texts = [self.as_float(each, "f4") for each in (first, second)]
         return f"{texts[0]} {sign} {texts[1]}", "bool" if is_python else "b1"
 

@@ -305,10 +305,11 @@ class Run:
             entry[name], held[name] = (UNBOUND, None) if name in loop.temporaries else kind
         present = []  # attributes that can be names
         for name, attribute in loop.paths:
-            found = kinds.attribute(held[name], attribute, (name, attribute) in loop.written)
+            is_written = (name, attribute) in loop.written
+            found = kinds.attribute(held[name], attribute, is_written)
             if found is not UNBOUND:
                 dotted = DOTTED.format(name, attribute)
-                entry[dotted], held[dotted] = kinds.of_value(found)
+                entry[dotted], held[dotted] = kinds.of_value(found, is_written)
                 present.append(dotted)
         if type(self.items) is range:
             if not _is_small(self.items):
