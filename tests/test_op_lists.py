@@ -22,8 +22,9 @@ OPS = {name.removeprefix("reduce:") for name in TABLE} - {*KINDS}
 FEWEST = 3
 
 ALLOWED = {
+    "devices/base.py": "functions of the C library that Python's math calls",
     "devices/cpu/frontend/arithmetic.py": "functions that LLVM has",
-    "devices/cpu/frontend/loop_functions.py": "functions of the C library that Python's math calls",
+    "devices/cpu/frontend/loop_functions.py": "the same, of two numbers",
     "devices/pools/own_math.py": "functions that the file itself has",
     "devices/pools/vector_math.py": "functions of libmvec, of which some are no op",
     "lazyfuse/native/operators.c": "the slots that Python gives operators in a type",

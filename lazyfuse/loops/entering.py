@@ -15,10 +15,10 @@ from lazyfuse.arrays.ndarray import export, ndarray, wrap
 from lazyfuse.devices.base import ALONE, Source
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import RANGE, UNBOUND, ArrayKind
+from lazyfuse.loops.names import DOTTED
 from lazyfuse.loops.text import (
     APPENDED,
     ARENA,
-    DOTTED,
     END,
     LOG,
     LOGGED,

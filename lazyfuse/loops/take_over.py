@@ -19,22 +19,22 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from lazyfuse.arrays.conversion import FOREIGN  # noqa: F401  (completes the array type)
+from lazyfuse.arrays.ndarray import ndarray
 from lazyfuse.devices.caches import register
 from lazyfuse.loops import kinds
 from lazyfuse.loops.entering import Version
 from lazyfuse.loops.items import MARK, form, items_of, length
 from lazyfuse.loops.kinds import OTHER, RANGE, UNBOUND
+from lazyfuse.loops.leaving import copied
 from lazyfuse.loops.meaning import meaning
+from lazyfuse.loops.names import DOTTED, attributes, temporaries
 from lazyfuse.loops.text import (
     BROKE,
     CUR,
-    DOTTED,
     FINISHED,
     FIRST,
     Refused,
-    attributes,
     numbered,
-    temporaries,
 )  # fmt: skip
 from lazyfuse.runtime.numerics import errstate
 from lazyfuse.runtime.scheduling import evaluate
@@ -135,7 +135,7 @@ class Loop:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A function is pickled with its loops, which begin anew."""
-        return Loop, (self.node, self.names, self.stored, self.path)
+        return Loop, (copied(self.node), self.names, self.stored, self.path)
 
     def parts(self, items: Any = None) -> Iterator[Run]:
         """The parts of one execution of the loop."""
@@ -291,8 +291,8 @@ class Run:
     def run(self, values: Any) -> Exit | None:
         """Run the compiled loop; None if there is none (yet)."""
         loop = self.loop
-        if is_watched() or not errstate.is_default() or evaluate.chunked is not None:
-            return None  # arrays in chunks may be larger than memory
+        if is_watched() or not errstate.is_default():
+            return None
         entry: dict[str, Any] = {}
         held: dict[str, Any] = {}
         if loop.paths is None:
@@ -325,6 +325,8 @@ class Run:
         present += [name for name, kind in entry.items() if type(kind) is str and kind == "int"]
         key = (*entry.values(), *present)
         version = loop.versions.get(key)
+        if evaluate.in_chunks is not None and any(map(_is_in_chunks, held.values())):
+            return None  # it may be larger than memory
         if version is None or not version.is_current():
             version = self._version(entry, key)
             if version is None:
@@ -411,6 +413,13 @@ def _values(names: list[str], frame: FrameType) -> list[Any]:
     if type(here) is dict and here is not frame.f_globals:
         here.clear()  # a copy that the frame keeps, and with it the arrays
     return found
+
+
+def _is_in_chunks(value: Any) -> bool:
+    if type(value) is not ndarray or evaluate.in_chunks is None:
+        return False
+    node = value._node if value._storage is None else value._storage.node
+    return node is not None and node.value is None and evaluate.in_chunks(node)
 
 
 def _line(node: ast.For | ast.While, at: int) -> int:
