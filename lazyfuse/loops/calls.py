@@ -103,7 +103,8 @@ class Calls(Expressions):
     def note_maker(self, function: Any) -> None:
         """Arrays that this function makes are of this type."""
         if function is not abs:
-            self.makers.add(ndarray if function in THEIRS else np.ndarray)
+            is_ours = THEIRS.get(function, function) is not function
+            self.makers.add(ndarray if is_ours else np.ndarray)
 
     def _filled(self, node: ast.Call, value: int | str | None) -> Row:
         """`np.zeros(n)` and the like, of one axis."""

@@ -417,8 +417,9 @@ def code_of(text: str, name: str, compiled: bool) -> Any:
 def compiled_at_once() -> Iterator[None]:
     """In a test, every loop is compiled before its second turn."""
     from lazyfuse import config
-    from lazyfuse.loops import take_over
+    from lazyfuse.loops import prepared, take_over
 
+    prepared._of_text.cache_clear()  # its loops were taken from the list
     before = len(take_over.loops)
     with pytest.MonkeyPatch.context() as patch, config.options(compile_ahead=False):
         patch.setattr(take_over, "HOT", -1.0)

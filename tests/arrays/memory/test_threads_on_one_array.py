@@ -136,7 +136,7 @@ def test_a_block_does_not_move_under_a_write_at_once(
     intruder = Intruder(other)
     monkeypatch.setattr(indexing, "writable", after(indexing.writable, intruder))
     x[7] = 4.0
-    x[:5] = [3.0] * 5  # C leaves lists to Python, where another thread can be let in
+    x[:5] = [numpy.float32(3)] * 5  # C leaves it to Python, where another thread can be let in
     intruder.finish()
     monkeypatch.undo()
     want = expected(size)
