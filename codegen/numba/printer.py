@@ -2,7 +2,7 @@
 
 `def NAME(meta, scalars)`: `meta` points to int64: the loop sizes and other numbers of a chunk (see
 chunks.py), then for each array its byte address and its strides in elements. The names that the
-text may use come from the device (devices/cpu/numba_runtime.py). Identifiers: a array address,
+text may use come from the device (devices/cpu/frontend/builtins.py). Identifiers: a array address,
 p pointer, s stride, n size, i loop counter, v value, x scalar, t buffer, acc accumulator.
 """
 

@@ -1,7 +1,6 @@
 """The IEEE flags of a thread, read and cleared by generated text.
 
-Owns `clear_flags()` and `test_flags()` (numba_runtime.py lists them). Importing it loads nothing
-heavy.
+Owns `clear_flags()` and `test_flags()` (builtins.py lists them). Importing it loads nothing heavy.
 """
 
 from __future__ import annotations
