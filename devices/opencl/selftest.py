@@ -99,12 +99,8 @@ def width(queue: Queue, disk: DiskCache, name: str, index: int, kind: str) -> in
 
 def _remembered(disk: DiskCache, name: str) -> dict[str, Any]:
     """The outcome of an examination from disk; empty if it is missing or damaged."""
-    kept = disk.get(name)
-    try:
-        found = json.loads(kept) if kept is not None else {}
-    except ValueError:
-        found = {}
-    return found if isinstance(found, dict) else {}
+    found: dict[str, Any] = json.loads(disk.get(name) or b"{}")
+    return found
 
 
 def _wrong_values(queue: Queue, program: Any, fp64: bool) -> str:
