@@ -78,6 +78,8 @@ def _cast(kind: str) -> Function:
 
 
 def _pointer(code: str) -> Function:
+    code = "u1" if code == "b1" else code  # truth values lie in memory as bytes
+
     @_taking
     def pointer(walk: Any, address: Value) -> Value:
         wide = convert(walk.builder, address, "i8")
@@ -87,6 +89,8 @@ def _pointer(code: str) -> Function:
 
 
 def _local(code: str) -> Function:
+    code = "u1" if code == "b1" else code
+
     @_taking
     def local(walk: Any, count: Value) -> Value:
         if not count.literal:

@@ -186,13 +186,9 @@ class _Walk:
             self.assign(target.id, value)
         elif isinstance(target, ast.Subscript):
             pointer, place = self.place(target)
-            memory.store(self.builder, place, self.stored(value, pointer.target))
+            memory.store(self.builder, place, convert(self.builder, value, pointer.target).parts)
         else:
             raise Unsupported("[translate] a target of an assignment")
-
-    def stored(self, value: Value, code: str) -> tuple[Any, ...]:
-        """An element as it lies in memory: truth values as bytes."""
-        return convert(self.builder, value, "u1" if code == "b1" else code).parts
 
     def on_augassign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Name):
@@ -205,7 +201,7 @@ class _Walk:
         pointer, place = self.place(node.target)
         before = self.loaded(pointer, place)
         after = arithmetic.binary(self.builder, node.op, before, self.value(node.value))
-        memory.store(self.builder, place, self.stored(after, pointer.target))
+        memory.store(self.builder, place, convert(self.builder, after, pointer.target).parts)
 
     def on_return(self, node: ast.Return) -> None:
         scope = self.scope
@@ -441,7 +437,7 @@ class _Walk:
         return pointer, self.builder.gep(pointer.ir, [wide.ir])
 
     def loaded(self, pointer: Value, place: Any) -> Value:
-        code = "u1" if pointer.target == "b1" else pointer.target
+        code = pointer.target
         return Value(code, memory.load(self.builder, place, code[0] == "c"))
 
     def of_call(self, node: ast.Call) -> Value:
