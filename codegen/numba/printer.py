@@ -67,6 +67,8 @@ class Printer(LoopText):
 
     def repeat(self, counter: str, stop: str, step: int = 1) -> None:
         self.open(f"for {counter} in range({stop if step == 1 else f'0, {stop}, {step}'}):")
+        if counter == "i":  # the innermost
+            self.line(_INDEPENDENT)
 
     def itemsize(self, array: int) -> int:
         return int(self.arrays[array][1:])
