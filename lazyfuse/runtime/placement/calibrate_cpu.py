@@ -19,8 +19,10 @@ import numpy as np
 
 from lazyfuse.devices import cost, cpu_figures
 from lazyfuse.devices.base import Array, DeviceError, Launch, Source
+from lazyfuse.devices.cpu.launch import NumbaProgram
 from lazyfuse.devices.cpu_figures import Tuning
 from lazyfuse.devices.dataclass import replace
+from lazyfuse.devices.pools import object_code
 from lazyfuse.devices.pools.disk_cache import DiskCache
 
 SIZES = tuple(1 << power for power in range(13, 20))  # additions, on one thread and on several
@@ -33,18 +35,50 @@ WORTH = 100  # kernels that a program must have run
 LASTED = 1.0  # seconds of processor time that the program must have taken
 VERSION = 2
 
-# Adds two dense arrays of doubles.
-ADDITION = """
-def NAME(meta, scalars):
-    a, b, c = pointer_f8(meta[1]), pointer_f8(meta[3]), pointer_f8(meta[5])
-    for i in range(meta[0]):
-        independent()
-        x, y = a[i], b[i]
-        c[i] = x + y
-    return int32(0)
+ENTRY = "lazyfuse_measured_addition"
+# Adds two dense arrays of doubles, in vectors of eight; see launch.py for the row.
+ADDITION = f"""
+define i32 @{ENTRY}(ptr %row, ptr %scalars) {{
+start:
+  %n = load i64, ptr %row, align 8
+  %p0 = getelementptr i64, ptr %row, i64 1
+  %p1 = getelementptr i64, ptr %row, i64 3
+  %p2 = getelementptr i64, ptr %row, i64 5
+  %a = load ptr, ptr %p0, align 8
+  %b = load ptr, ptr %p1, align 8
+  %c = load ptr, ptr %p2, align 8
+  br label %next
+next:
+  %i = phi i64 [0, %start], [%following, %body]
+  %more = icmp slt i64 %i, %n
+  br i1 %more, label %body, label %done
+body:
+  %at0 = getelementptr double, ptr %a, i64 %i
+  %at1 = getelementptr double, ptr %b, i64 %i
+  %at2 = getelementptr double, ptr %c, i64 %i
+  %x = load <8 x double>, ptr %at0, align 8
+  %y = load <8 x double>, ptr %at1, align 8
+  %z = fadd <8 x double> %x, %y
+  store <8 x double> %z, ptr %at2, align 8
+  %following = add i64 %i, 8
+  br label %next
+done:
+  ret i32 0
+}}
 """
+
+
+WORK = "lazyfuse_measured_work"
 # The same with a costly body: the additional time is arithmetic.
-ROOTS = ADDITION.replace("x + y", "np.sqrt(x * y + y) / x")
+ROOTS = ADDITION.replace(ENTRY, WORK).replace(
+    "  %z = fadd <8 x double> %x, %y\n",
+    """  %square = fmul <8 x double> %x, %y
+  %sum = fadd <8 x double> %square, %y
+  %root = call <8 x double> @llvm.sqrt.v8f64(<8 x double> %sum)
+  %z = fdiv <8 x double> %root, %x
+""",
+)
+ROOTS += "\ndeclare <8 x double> @llvm.sqrt.v8f64(<8 x double>)\n"
 ROOTS_COST = 10.0  # of the body, by `Op.cost`, above that of an addition
 
 
@@ -98,7 +132,7 @@ def threads_above(alone: dict[int, float], shared: dict[int, float], default: in
 
 def measure(device: Any, seconds: float, full: bool) -> dict[str, Any]:
     """Times on the CPU device; `full` adds what memory costs, which takes longer to measure."""
-    program = _program(device, "measured_addition", ADDITION)
+    program = _program(device, ENTRY, ADDITION)
     arrays = [np.full(SIZES[-1], 0.5) for _ in range(3)]
     launches = {size: _launch(arrays, size, PARTS) for size in SIZES}
     before = device.work.threads_above
@@ -119,13 +153,14 @@ def measure(device: Any, seconds: float, full: bool) -> dict[str, Any]:
     return {"rounds": 1, "alone": alone, "shared": shared, "stored": stored}
 
 
-def _program(device: Any, name: str, text: str) -> Any:
-    return device.compile(Source("numba", name, text.replace("NAME", name), 1, ("f8",) * 3, ()))
+def _program(device: Any, entry: str, text: str) -> NumbaProgram:
+    source = Source("llvm", entry, text, 1, ("f8",) * 3, ())
+    return NumbaProgram(source, device.programs.code(source, object_code.emit, entry), device.work)
 
 
 def _stored(device: Any, addition: Any, arrays: Sequence[Array]) -> float:
     """Additions that one thread computes while a double is stored in memory and loaded again."""
-    roots = _program(device, "measured_work", ROOTS)
+    roots = _program(device, WORK, ROOTS)
     size = SIZES[0]  # operands in the L1 or L2 cache
     launch = _launch(arrays, size, 1)
     pairs = [(_time(roots, launch), _time(addition, launch)) for _ in range(300)]

@@ -112,7 +112,7 @@ def test_measuring_gives_times_for_every_size() -> None:
 def test_the_measured_addition_adds() -> None:
     pytest.importorskip("llvmlite")
     device: Any = devices.cpu()
-    add = calibrate_cpu._program(device, "measured_addition", calibrate_cpu.ADDITION)
+    add = calibrate_cpu._program(device, calibrate_cpu.ENTRY, calibrate_cpu.ADDITION)
     a, b, c = (numpy.random.default_rng(k).normal(size=4096) for k in range(3))
     add.launch(calibrate_cpu._launch((a, b, c), 4096, 8))
     assert (c == a + b).all()
