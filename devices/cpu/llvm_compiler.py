@@ -15,7 +15,6 @@ from typing import Any
 from ..base import DeviceError, Source
 from ..late_imports import module as heavy
 from ..pools import object_code, vector_math
-from .frontend.kinds import Unsupported
 from .frontend.translate import translate
 
 # -O2. The texts' machine code is the same with -O3.
@@ -48,7 +47,7 @@ def _optimised(source: Source) -> Iterator[tuple[Any, Any]]:
     object_code.room(object_code.TO_COMPILE)
     try:
         translated = translate(source, object_code.ENTRY, features)
-    except (Unsupported, RecursionError) as error:
+    except (DeviceError, RecursionError) as error:
         raise DeviceError(f"[compile] {source.name}: {error}") from error
     has_vector_math = "vm_" in source.text or "vmf_" in source.text
     if has_vector_math:

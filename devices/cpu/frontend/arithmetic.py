@@ -228,7 +228,6 @@ def same_bits(builder: Any, value: Value, kind: str) -> Value:
 def _intrinsic(builder: Any, name: str, *args: Any) -> Any:
     ir, kind = heavy("llvmlite.ir"), args[0].type
     full = f"llvm.{name}.{'f64' if isinstance(kind, ir.DoubleType) else 'f32'}"
-    function = builder.module.globals.get(full)
-    if function is None:
-        function = ir.Function(builder.module, ir.FunctionType(kind, [kind] * len(args)), full)
+    typed = ir.FunctionType(kind, [kind] * len(args))
+    function = builder.module.globals.get(full) or ir.Function(builder.module, typed, full)
     return builder.call(function, args)

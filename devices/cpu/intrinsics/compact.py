@@ -34,8 +34,7 @@ def emit(builder: Any, size: int, features: str, args: Any) -> Any:
 
 def _function(module: Any, size: int, wide: bool) -> Any:
     name = f"lf_compact_{size}"
-    known = module.globals.get(name)
-    return known if known is not None else _Writer(module, name, size).write(wide)
+    return module.globals.get(name) or _Writer(module, name, size).write(wide)
 
 
 class _Writer:

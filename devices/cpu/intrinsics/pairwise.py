@@ -30,8 +30,7 @@ def emit(builder: Any, code: str, pointer: Any, count: Any) -> tuple[Any, ...]:
 def _function(module: Any, code: str) -> Any:
     """`lf_pairwise_<code>(pointer to floats, number of elements)` of a module."""
     name = f"lf_pairwise_{code}"
-    known = module.globals.get(name)
-    return known if known is not None else _Writer(module, name, code).write()
+    return module.globals.get(name) or _Writer(module, name, code).write()
 
 
 class _Writer:
