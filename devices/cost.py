@@ -12,6 +12,7 @@ import math
 import os
 import sys
 import time
+import timeit
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, field
 from typing import Any
@@ -26,7 +27,7 @@ from .pools import vector_math
 from .pools.disk_cache import DiskCache
 from .thread_pool import available
 
-VERSION = 1  # of the file: figures of another version are measured again
+VERSION = 2  # of the file: figures of another version are measured again
 FILE_LIMIT = 1 << 20  # bytes of the folder: a few machines that share it, a kilobyte each
 ROUNDS = 3  # through all probes of a device: a disturbance may be over in the next round
 SECONDS = 0.015  # to time one probe in a round: the shortest of many runs, at least `TURNS`
@@ -324,12 +325,7 @@ def _copy_times(device: Device, memory: DeviceMemory, array: Array) -> tuple[flo
 
 
 def _fastest(copy: Callable[[], object]) -> float:
-    shortest = math.inf
-    for _ in range(TURNS):
-        start = time.perf_counter()
-        copy()
-        shortest = min(shortest, time.perf_counter() - start)
-    return shortest
+    return min(timeit.repeat(copy, timer=time.perf_counter, number=1, repeat=TURNS))
 
 
 def _link(small: float, large: float) -> Link:
@@ -358,8 +354,9 @@ def _processor() -> str:
 
 
 class CostFile:
-    """The figures of this machine on disk. If the file is damaged, `read` finds nothing; figures
-    that cannot be written stay in the caller's memory.
+    """The figures of this machine on disk, where a damaged file counts as none (`DiskCache`).
+
+    Figures that cannot be written stay in the caller's memory.
     """
 
     def __init__(self, disk: DiskCache) -> None:
@@ -371,86 +368,30 @@ class CostFile:
         return f"costs-{machine()}"
 
     def read(self) -> dict[str, Costs]:
-        """Costs by device; empty if none are valid."""
+        """Costs by device; empty if there are none of this version and machine."""
         data = self.disk.get(self.name)
-        if data is None:
+        content = json.loads(data) if data else {}
+        if (content.get("version"), content.get("machine")) != (VERSION, machine()):
             return {}
-        try:
-            return _parse(json.loads(data))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            self.disk.trouble = f"damaged entry {self.name}: {error}"
-            return {}
+        return {each["device"]: _costs(each) for each in content["devices"]}
 
     def write(self, costs: Mapping[str, Costs]) -> bool:
         """Write the entry; whether it worked."""
         content = {
             "version": VERSION,
             "machine": machine(),
-            "devices": [_plain(each) for each in costs.values()],
+            "devices": [asdict(each) for each in costs.values()],
         }
         return self.disk.put(self.name, json.dumps(content, indent=1).encode())
 
 
-def _plain(costs: Costs) -> dict[str, Any]:
-    """Costs as JSON. Shared memory has no links, since JSON has no infinity."""
-    content = asdict(costs)
-    if costs.shares_memory:
-        del content["upload"], content["download"]
-    return content
+def _costs(plain: dict[str, Any]) -> Costs:
+    """What `asdict` made plain."""
+    links = {name: Link(**plain[name]) for name in ("upload", "download")}
+    tiers = {language: _tier(**each) for language, each in plain["tiers"].items()}
+    return Costs(**plain | links | {"tiers": tiers})
 
 
-def _parse(content: Any) -> dict[str, Costs]:
-    if content["version"] != VERSION or content["machine"] != machine():
-        raise ValueError("of another version or machine")
-    found = [_parse_costs(each) for each in content["devices"]]
-    return {costs.device: costs for costs in found}
-
-
-def _parse_costs(content: Any) -> Costs:
-    for name, kind in _KINDS:
-        if not isinstance(content[name], kind):
-            raise ValueError(f"{name}: {content[name]!r}")
-    shared = content["shares_memory"]
-    return Costs(
-        content["device"],
-        content["environment"],
-        content["fp64"],
-        shared,
-        _figure(content["opening"], least=0.0),
-        SHARED if shared else _parse_link(content["upload"]),
-        SHARED if shared else _parse_link(content["download"]),
-        {language: _parse_tier(tier) for language, tier in content["tiers"].items()},
-    )
-
-
-_KINDS = (("device", str), ("environment", str), ("fp64", bool), ("shares_memory", bool))
-
-
-def _parse_link(content: Any) -> Link:
-    return Link(_figure(content["latency"]), _figure(content["rate"]))
-
-
-def _parse_tier(content: Any) -> Tier:
-    return Tier(
-        _figure(content["launch"]),
-        _figure(content["wait"], least=0.0),
-        _parse_curve(content["map_rates"]),
-        _parse_curve(content["reduce_rates"]),
-        *(_figure(content[name]) for name in ("arithmetic", "functions", "compile", "load")),
-    )
-
-
-def _parse_curve(content: Any) -> Curve:
-    curve = tuple((_figure(moved), _figure(rate)) for moved, rate in content)
-    if not curve:
-        raise ValueError("a curve without points")
-    return curve
-
-
-def _figure(value: Any, least: float = 1e-12) -> float:
-    """A finite number of at least `least`, or an error."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"not a number: {value!r}")
-    if not math.isfinite(value) or value < least:
-        raise ValueError(f"not a sensible figure: {value!r}")
-    return float(value)
+def _tier(map_rates: list[list[float]], reduce_rates: list[list[float]], **figures: float) -> Tier:
+    maps, reductions = (tuple((x, y) for x, y in curve) for curve in (map_rates, reduce_rates))
+    return Tier(map_rates=maps, reduce_rates=reductions, **figures)

@@ -1,4 +1,4 @@
-"""Third-party modules that take long to import (numba, llvmlite), imported when first used.
+"""Third-party modules that take long to import (llvmlite, pyopencl), imported when first used.
 
 They have no useful type information, so type checkers see them as `Any`.
 """

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.codegen.graph.shapes import contiguous_strides
 from lazyfuse.codegen.lowering.kernel import Kernel, is_exact
 from lazyfuse.codegen.lowering.lower import Lowered, lower
 from lazyfuse.codegen.lowering.registered_kernels import Specialisation
@@ -230,12 +231,8 @@ def _steps(array: Array) -> Shape:
 
 
 def _packed(shape: Shape) -> Shape:
-    steps = [0] * len(shape)
-    step = 1
-    for axis in reversed(range(len(shape))):
-        steps[axis] = step if shape[axis] > 1 else 0
-        step *= shape[axis]
-    return tuple(steps)
+    steps = zip(contiguous_strides(shape), shape, strict=True)
+    return tuple([step if size > 1 else 0 for step, size in steps])
 
 
 def _ulps(kernel: Kernel) -> int:

@@ -2,7 +2,7 @@
 
 `def NAME(meta, scalars)`: `meta` points to int64: the loop sizes and other numbers of a chunk (see
 chunks.py), then for each array its byte address and its strides in elements. The names that the
-text may use come from the device (devices/cpu/numba_runtime.py). Identifiers: a array address,
+text may use come from the device (devices/cpu/frontend/builtins.py). Identifiers: a array address,
 p pointer, s stride, n size, i loop counter, v value, x scalar, t buffer, acc accumulator.
 """
 
@@ -42,6 +42,8 @@ def print_source(kernel: Kernel, form: KernelVariant) -> Source:
 class Printer(LoopText):
     """The statements of one text."""
 
+    words = expressions
+
     def __init__(self, kernel: Kernel, form: KernelVariant) -> None:
         super().__init__(kernel, form)
         self.values = NumbaValues(kernel)
@@ -60,8 +62,13 @@ class Printer(LoopText):
         self.line(text)
         self.depth += 1
 
-    def close(self) -> None:
-        self.depth -= 1
+    def begin(self, word: str, test: str) -> None:
+        self.open(f"{word} {test}:")
+
+    def repeat(self, counter: str, stop: str, step: int = 1) -> None:
+        self.open(f"for {counter} in range({stop if step == 1 else f'0, {stop}, {step}'}):")
+        if counter == "i":  # the innermost
+            self.line(_INDEPENDENT)
 
     def itemsize(self, array: int) -> int:
         return int(self.arrays[array][1:])
@@ -73,25 +80,14 @@ class Printer(LoopText):
         if self.flags:
             self.line("clear_flags()")
         if self.variant.needs_start:
-            self.start_targets()
+            self.over_targets(self.start_target)
         self.loops(0)
         if self.streamed:
             self.line("fence_streaming_stores()")
         self.line(f"return {'test_flags()' if self.flags else 'int32(0)'}")
 
     def arguments(self) -> None:
-        for at in range(self.variant.loops):
-            self.line(f"n{at} = meta[{at}]")
-        if self.variant.ragged:
-            self.line(f"length = meta[{self.variant.loops}]")
-            for at in range(self.variant.run):
-                self.line(f"start{at} = meta[{self.variant.loops + 1 + at}]")
-        if self.has_index:
-            self.line(f"where_0 = meta[{self.position}]")
-            for at in range(self.variant.loops):
-                self.line(f"sw_{at} = meta[{self.position + 1 + at}]")
-        for k in range(len(self.arrays)):
-            self.array_arguments(k)
+        self.numbers("meta")
         for k, dtype in enumerate(self.kernel.scalars):
             self.line(f"x{k} = scalar_{dtype}(scalars, {k})")
         if self.variant.core == "row":
@@ -110,54 +106,22 @@ class Printer(LoopText):
         if self.variant.classes[k] == "s":
             self.line(f"e{k} = meta[{first + 1 + self.last}]")
 
-    def loops(self, at: int) -> None:
-        """The loops around the core, from number `at` inwards, and the core."""
-        if self.variant.core == "row" and at == self.variant.suffix:
-            self.start_row()
-        if at < self.outer:
-            self.open(f"for i{at} in range(n{at}):")
-            self.advance(at)
-            self.loops(at + 1)
-            self.close()
-        else:
-            {"map": self.flat, "column": self.flat, "row": self.row}[self.variant.core]()
-        if self.variant.core == "row" and at == self.variant.suffix:
-            self.end_row()
-
-    def advance(self, at: int) -> None:
-        for k in range(len(self.arrays)):
-            step = f" + i{at} * s{k}_{at}" if self.moves(k, at) else ""
-            self.line(f"a{k}_{at + 1} = a{k}_{at}{step}")
-        if self.has_index:
-            self.line(f"where_{at + 1} = where_{at} + i{at} * sw_{at}")
-
     # Targets that accumulate in memory
 
-    def start_targets(self) -> None:
-        depth = self.depth
-        targets = range(self.first_target, len(self.arrays))
-        for at in range(self.outer):
-            if self.variant.outer[at]:
-                for k in targets:
-                    self.line(f"a{k}_{at + 1} = a{k}_{at}")
-            else:
-                self.open(f"for i{at} in range(n{at}):")
-                for k in targets:
-                    self.line(f"a{k}_{at + 1} = a{k}_{at} + i{at} * s{k}_{at}")
-        for k in targets:
-            self.line(f"p{k} = pointer_{self.arrays[k]}(a{k}_{self.outer})")
-        place = dict.fromkeys(targets, "0")
-        if self.variant.core == "column":
-            self.open(f"for i in range(n{self.last}):")
-            self.line(_INDEPENDENT)
-            place = {k: self.offset(k) for k in targets}
-        for r, each in enumerate(self.kernel.reductions):
-            k = self.first_target + r
-            self.line(f"p{k}[{place[k]}] = {stored(identity(each), each.dtype)}")
-            if is_argument(each):
-                k = value_target(self.kernel, r)
-                self.line(f"p{k}[{place[k]}] = " + stored(identity(each, True), each.accumulator))
-        self.depth = depth
+    def target(self, k: int, loops: int) -> str:
+        dtype = "u1" if self.is_value(k) and self.arrays[k] == "b1" else self.arrays[k]
+        self.line(f"p{k} = pointer_{dtype}(a{k}_{loops})")
+        return f"p{k}"
+
+    def is_value(self, k: int) -> bool:
+        """Whether an array has the best values of an argmin or argmax."""
+        return k >= self.first_target + len(self.kernel.reductions)
+
+    def read_at(self, pointer: str, place: str, dtype: str) -> str:
+        return load(pointer, place, dtype)
+
+    def put(self, pointer: str, place: str, value: str, dtype: str) -> None:
+        self.line(f"{pointer}[{place}] = {stored(value, dtype)}")
 
     # The innermost loop
 
@@ -269,178 +233,51 @@ class Printer(LoopText):
                 self.line(f"left{r} = local_{each.accumulator}(64)")
         if self.variant.long or self.leafwise:
             self.line("right = local_i8(64)")
-            self.line("side = local_i8(64)")
 
-    def source_pointer(self, r: int) -> str | None:
-        """The input that a pairwise sum may read directly, without a computation between.
+    def walks_tree(self) -> bool:
+        return self.leafwise or super().walks_tree()
 
-        A kernel with stores buffers it, since a store may go to the input's memory.
-        """
-        each = self.kernel.reductions[r]
-        direct = (
-            self.variant.methods[r] == "tree"
-            and not self.kernel.stores
-            and not self.variant.ragged
-            and each.value < self.first_store
-            and self.variant.classes[each.value] == "1"
-            and self.arrays[each.value] == each.accumulator
-        )
-        return f"p{each.value}" if direct else None
-
-    def start_row(self) -> None:
-        for r, each in enumerate(self.kernel.reductions):
-            if self.variant.methods[r] == "tree":
-                continue
-            k = self.first_target + r
-            if self.variant.methods[r] == "chain" and self.variant.needs_start:
-                self.line(f"p{k} = pointer_{each.dtype}(a{k}_{self.variant.suffix})")
-                self.line(f"acc{r} = {load(f'p{k}', '0', each.dtype)}")
-            elif is_argument(each):
-                self.line(f"acc{r} = {identity(each, True)}")
-                self.line(f"pos{r} = {identity(each)}")
-            else:
-                self.line(f"acc{r} = {identity(each)}")
-
-    def end_row(self) -> None:
-        for r, each in enumerate(self.kernel.reductions):
-            k = self.first_target + r
-            self.line(f"p{k} = pointer_{each.dtype}(a{k}_{self.variant.suffix})")
-            if is_argument(each):
-                self.end_argument(r, k)
-                continue
-            value = f"acc{r}"
-            if self.variant.methods[r] == "tree":
-                value = combined(each, identity(each), value)
-            elif self.variant.needs_start and self.variant.methods[r] != "chain":
-                value = combined(each, load(f"p{k}", "0", each.dtype), value)
-            self.line(f"p{k}[0] = {stored(value, each.dtype)}")
-
-    def end_argument(self, r: int, k: int) -> None:
-        each = self.kernel.reductions[r]
-        v = value_target(self.kernel, r)
-        self.line(f"p{v} = pointer_{self.number_dtype(r)}(a{v}_{self.variant.suffix})")
-        if self.variant.needs_start:
-            self.line(
-                f"take{r} = {expressions.best(each, f'acc{r}', f'pos{r}', f'p{v}[0]', f'p{k}[0]')}"
-            )
-            self.open(f"if take{r}:")
-        self.line(f"p{v}[0] = acc{r}")
-        self.line(f"p{k}[0] = pos{r}")
-        if self.variant.needs_start:
-            self.close()
-
-    def row(self) -> None:
-        """Runs of the innermost loops, block by block, into the accumulators."""
-        if self.variant.ragged:
-            for at in range(self.variant.run):
-                self.line(f"c{at} = start{at}")
-        total = "length" if self.variant.ragged else f"n{self.last}"
+    def start_run(self) -> None:
         if self.leafwise:
             leaf_sums.start_row(self)
-            self.walk_tree(total)
-            leaf_sums.end_row(self)
-            return
-        if self.folds:
+        elif self.folds:
             self.line("lanes = 0")
-        if self.variant.long and not self.only_pointers():
-            self.walk_tree(total)
-        elif "tree" in self.variant.methods:
-            self.line("low = 0")
-            self.line(f"count = {total}")
-            self.fill()
-            self.combine_block()
-        else:
-            self.open(f"for low in range(0, {total}, {self.block}):")
-            self.line(f"count = min({self.block}, {total} - low)")
-            self.fill()
-            self.combine_block()
-            if self.may_stop():
-                self.open(f"if {' and '.join(self.decided('not '))}:")
-                self.line("break")
-                self.close()
-            self.close()
-        if self.folds:
+
+    def end_run(self) -> None:
+        if self.leafwise:
+            leaf_sums.end_row(self)
+        elif self.folds:
             self.line("width = lanes")
             self.fold()
 
-    def only_pointers(self) -> bool:
-        """Whether every reduction sums an input directly from memory."""
-        direct = all(self.source_pointer(r) for r in range(len(self.kernel.reductions)))
-        return direct and not self.kernel.stores
-
-    def walk_tree(self, total: str) -> None:
-        """NumPy's pairwise tree above blocks, left to right, with a stack."""
-        half = "(count - (count & 7)) >> 1" if self.is_complex_tree() else "(count >> 1) & ~7"
-        trees = self.trees()
-        self.line("top = 0")
-        self.line("low = 0")
-        self.line(f"count = {total}")
-        self.open("while True:")
-        self.open(f"while count > {self.block}:")
-        self.line(f"half = {half}")
-        self.line("right[top] = count - half")
-        self.line("side[top] = 0")
-        self.line("top += 1")
-        self.line("count = half")
-        self.close()
-        self.fill()
-        self.combine_block()
-        self.line("low += count")
-        self.open("while top > 0 and side[top - 1] == 1:")
-        self.line("top -= 1")
-        for r in trees:
-            self.line(f"acc{r} = left{r}[top] + acc{r}")
-        self.close()
-        self.open("if top == 0:")
+    def stop_if_decided(self) -> None:
+        self.begin("if", " and ".join(self.decided("not ")))
         self.line("break")
         self.close()
-        for r in trees:
-            self.line(f"left{r}[top - 1] = acc{r}")
-        self.line("side[top - 1] = 1")
-        self.line("count = right[top - 1]")
-        self.close()
 
-    def fill(self) -> None:
-        """Evaluate elements [low, low + count) of the run into buffers; store the stores."""
+    def joined(self, r: int, first: str, second: str) -> str:
+        return combined(self.kernel.reductions[r], first, second)
+
+    def evaluate(self) -> None:
         if not self.leafwise:
             self.start_lanes()
-        moved = range(self.first_target)
-        if not self.variant.ragged:
-            shift = {k: f" + low * s{k}_{self.last}" for k in moved if self.moves(k, self.last)}
-            self.pointers(moved, shift)
-            self.gather()
-            if self.leafwise:
-                leaf_sums.leaf(self)
-            elif not self.only_pointers():
-                self.fill_loop("count", "i", "low + i")
-            return
-        last = self.variant.run - 1
-        self.line("done = 0")
-        self.open("while done < count:")
-        self.line(f"piece = min(n{self.last} - c{last}, count - done)")
-        shift = {
-            k: "".join(
-                f" + c{at} * s{k}_{self.outer + at}"
-                for at in range(self.variant.run)
-                if self.moves(k, self.outer + at)
-            )
-            for k in moved
-        }
-        self.pointers(moved, shift)
-        if self.has_index:
-            terms = "".join(f" + c{at} * sw_{self.outer + at}" for at in range(self.variant.run))
-            self.line(f"here = where_{self.outer}{terms}")
-        self.fill_loop("piece", "done + i", "")
-        self.line("done += piece")
-        self.line(f"c{last} += piece")
-        for at in range(last, 0, -1):
-            self.open(f"if c{at} == n{self.outer + at}:")
-            self.line(f"c{at} = 0")
-            self.line(f"c{at - 1} += 1")
-        self.depth -= last
-        self.close()
+        if self.variant.ragged:
+            self.fill_pieces()
+        else:
+            self.fill()
+        self.combine_block()
 
-    def fill_loop(self, count: str, slot: str, along: str) -> None:
+    def fill(self) -> None:
+        """Evaluate a block of one loop into buffers; store the stores."""
+        self.pointers(range(self.first_target), self.block_shifts())
+        self.gather()
+        if self.leafwise:
+            leaf_sums.leaf(self)
+        elif not self.only_pointers():
+            self.fill_loop("count", "")
+
+    def fill_loop(self, count: str, done: str) -> None:
+        slot = f"{done} + i" if done else "i"
         self.open(f"for i in range({count}):")
         self.line(self.independent)
         self.compute()
@@ -450,11 +287,9 @@ class Printer(LoopText):
                 self.line(f"acc{r} = {combined(each, f'acc{r}', value)}")
                 continue
             if is_argument(each):
-                here = f"where_{self.outer} + ({along}) * sw_{self.last}"
-                if not along:
-                    here = f"here + i * sw_{self.last}"
+                here = "here + i" if done else f"where_{self.outer} + (low + i)"
                 lane = f"t{r}[{slot}]", f"u{r}[{slot}]"
-                self.line(f"w{r}, c{r} = {here}, {number(value, each)}")
+                self.line(f"w{r}, c{r} = {here} * sw_{self.last}, {number(value, each)}")
                 beats = expressions.best(each, f"c{r}", f"w{r}", *lane)
                 if self.in_order(r):  # a later position never wins a tie
                     beats = expressions.better(each, f"c{r}", lane[0])

@@ -203,16 +203,7 @@ class ReductionPrinter(GridText):
         """All lanes compute an element each, then the first combines them in their order."""
         lanes = self.variant.lanes
         self.open(f"for ({self.index} base = 0; base < length; base += {lanes})")
-        self.line(f"const {self.index} j = base + lane;")
-        for r in self.chains:
-            self.line(f"{self.kind(r)} found{r} = {identity(self.reduction(r))};")
-        self.open("if (j < count)")
-        self.compute("low + j")
-        for r in self.frees:
-            self.combine(r)
-        for r in self.chains:
-            self.line(f"found{r} = q{r};")
-        self.close()
+        self.each_lanes("base + lane", self.chains)
         for r in self.chains:
             self.line(f"{self.buffer(r)}[item] = found{r};")
             self.barrier()
@@ -221,6 +212,19 @@ class ReductionPrinter(GridText):
             self.combine_chain(r, f"{self.buffer(r)}[{self.slot('k')}]")
             self.close()
             self.barrier()
+        self.close()
+
+    def each_lanes(self, place: str, ordered: list[int]) -> None:
+        """Compute the element at `place`, which the ordered reductions have as `found`."""
+        self.line(f"const {self.index} j = {place};")
+        for r in ordered:
+            self.line(f"{self.kind(r)} found{r} = {identity(self.reduction(r))};")
+        self.open("if (j < count)")
+        self.compute("low + j")
+        for r in self.frees:
+            self.combine(r)
+        for r in ordered:
+            self.line(f"found{r} = q{r};")
         self.close()
 
     def combine_chain(self, r: int, value: str) -> None:
@@ -376,16 +380,7 @@ static inline {self.index}2 node({self.index} size, const int path, const int le
         lanes, rounds = self.variant.lanes, self.rounds
         self.open(f"for ({self.index} base = 0; base < length; base += {1 << self.variant.depth})")
         self.open(f"for (int round = 0; round < {rounds}; round++)")
-        self.line(f"const {self.index} j = base + round * {lanes} + lane;")
-        for r in self.joined:
-            self.line(f"{self.kind(r)} found{r} = {identity(self.reduction(r))};")
-        self.open("if (j < count)")
-        self.compute("low + j")
-        for r in self.frees:
-            self.combine(r)
-        for r in self.joined:
-            self.line(f"found{r} = q{r};")
-        self.close()
+        self.each_lanes(f"base + round * {lanes} + lane", self.joined)
         for r in self.joined:
             t = self.buffer(r)
             self.line(f"{t}[item] = found{r};")

@@ -229,75 +229,56 @@ T logaddexp2_T(T x, T y) {
     sum = difference != difference ? difference : sum;
     return x == y ? x + (T)(1.0) : sum;
 }
+""")
 
+# Numbers are taken apart by their bits: doubles, and floats apart, since the helpers above convert
+# them. DIGITS: of the mantissa. FIELD: a full exponent. FAR: an exponent beyond all numbers.
+# GROWN, SHRUNK: factors that make a small number normal, and back; LIFT: what they add to exponents
+_PARTS = """
 T frexp_mantissa_T(T x) {
     I bits = as_I(x);
-    bits = (bits & (I)(0x7FF0000000000000L)) == (I)(0) ? as_I(x * 18014398509481984.0) : bits;
-    T mantissa = as_T((bits & (I)(-9218868437227405313L)) | (I)(4602678819172646912L));
+    bits = (bits & ((I)(FIELD) << (I)(DIGITS))) == (I)(0) ? as_I(x * GROWN) : bits;
+    T mantissa = as_T((bits & (I)(WITHOUT_EXPONENT)) | (I)(EXPONENT_OF_HALF));
     return ((x == 0) | !(fabs(x) < (T)(INFINITY))) ? x : mantissa;
 }
 
 I frexp_exponent_T(T x) {
-    I biased = (as_I(x) >> (I)(52)) & (I)(0x7FF);
-    I small = ((as_I(x * 18014398509481984.0) >> (I)(52)) & (I)(0x7FF)) - (I)(54);
-    biased = (biased == (I)(0) ? small : biased) - (I)(1022);
+    I biased = (as_I(x) >> (I)(DIGITS)) & (I)(FIELD);
+    I small = ((as_I(x * GROWN) >> (I)(DIGITS)) & (I)(FIELD)) - (I)(LIFT);
+    biased = (biased == (I)(0) ? small : biased) - (I)(FIELD / 2 - 1);
     return ((x == 0) | !(fabs(x) < (T)(INFINITY))) ? (I)(0) : biased;
 }
 
-T ldexp_T(T x, I exponent) {
+T ldexp_T(T x, I8 exponent) {
+    exponent = exponent > (I8)(-FAR) ? exponent : (I8)(-FAR);
+    exponent = exponent < (I8)(FAR) ? exponent : (I8)(FAR);
     I bits = as_I(x);
-    I biased = (bits >> (I)(52)) & (I)(0x7FF);
+    I biased = (bits >> (I)(DIGITS)) & (I)(FIELD);
     I is_small = biased == (I)(0);
-    bits = is_small ? as_I(x * 18014398509481984.0) : bits;
-    biased = is_small ? ((bits >> (I)(52)) & (I)(0x7FF)) - (I)(54) : biased;
-    exponent = exponent > (I)(-5000) ? exponent : (I)(-5000);
-    biased = biased + (exponent < (I)(5000) ? exponent : (I)(5000));
-    bits = bits & (I)(-9218868437227405313L);
-    I inside = biased > (I)(0);
-    I lifted = (inside ? biased : biased + (I)(54)) & (I)(0x7FF);
-    T scaled = as_T(bits | (lifted << (I)(52)));
-    scaled = inside ? scaled : scaled * 5.551115123125783e-17;
-    scaled = biased > (I)(2046) ? copysign((T)(INFINITY), x) : scaled;
-    scaled = biased < (I)(-53) ? copysign((T)(0.0), x) : scaled;
-    return ((x == 0) | !(fabs(x) < (T)(INFINITY))) ? x : scaled;
-}
-""")
-
-# The same three for float only: the helpers above convert floats to doubles.
-_define("""
-T frexp_mantissa_single_T(T x) {
-    I bits = as_I(x);
-    bits = (bits & (I)(0x7F800000)) == (I)(0) ? as_I(x * 33554432.0) : bits;
-    T mantissa = as_T((bits & (I)(-2139095041)) | (I)(0x3F000000));
-    return ((x == 0) | !(fabs(x) < (T)(INFINITY))) ? x : mantissa;
-}
-
-I frexp_exponent_single_T(T x) {
-    I biased = (as_I(x) >> (I)(23)) & (I)(0xFF);
-    I small = ((as_I(x * 33554432.0) >> (I)(23)) & (I)(0xFF)) - (I)(25);
-    biased = (biased == (I)(0) ? small : biased) - (I)(126);
-    return ((x == 0) | !(fabs(x) < (T)(INFINITY))) ? (I)(0) : biased;
-}
-
-T ldexp_single_T(T x, I8 exponent) {
-    exponent = exponent > (I8)(-600) ? exponent : (I8)(-600);
-    exponent = exponent < (I8)(600) ? exponent : (I8)(600);
-    I bits = as_I(x);
-    I biased = (bits >> (I)(23)) & (I)(0xFF);
-    I is_small = biased == (I)(0);
-    bits = is_small ? as_I(x * 33554432.0) : bits;
-    biased = is_small ? ((bits >> (I)(23)) & (I)(0xFF)) - (I)(25) : biased;
+    bits = is_small ? as_I(x * GROWN) : bits;
+    biased = is_small ? ((bits >> (I)(DIGITS)) & (I)(FIELD)) - (I)(LIFT) : biased;
     biased = biased + to_I(exponent);
-    bits = bits & (I)(-2139095041);
+    bits = bits & (I)(WITHOUT_EXPONENT);
     I inside = biased > (I)(0);
-    I lifted = (inside ? biased : biased + (I)(25)) & (I)(0xFF);
-    T scaled = as_T(bits | (lifted << (I)(23)));
-    scaled = inside ? scaled : scaled * 2.98023223876953125e-08;
-    scaled = biased > (I)(254) ? copysign((T)(INFINITY), x) : scaled;
-    scaled = biased < (I)(-24) ? copysign((T)(0.0), x) : scaled;
+    I lifted = (inside ? biased : biased + (I)(LIFT)) & (I)(FIELD);
+    T scaled = as_T(bits | (lifted << (I)(DIGITS)));
+    scaled = inside ? scaled : scaled * SHRUNK;
+    scaled = biased >= (I)(FIELD) ? copysign((T)(INFINITY), x) : scaled;
+    scaled = biased <= (I)(-LIFT) ? copysign((T)(0.0), x) : scaled;
     return ((x == 0) | !(fabs(x) < (T)(INFINITY))) ? x : scaled;
 }
-""")
+"""
+_NAMES = "DIGITS FIELD FAR GROWN SHRUNK LIFT WITHOUT_EXPONENT EXPONENT_OF_HALF _T(T".split()
+_OF_DOUBLE = (
+    "52 0x7FF 5000 18014398509481984.0 5.551115123125783e-17 54 "
+    "-9218868437227405313L 4602678819172646912L _T(T"
+)
+_OF_FLOAT = "23 0xFF 600 33554432.0 2.98023223876953125e-08 25 -2139095041 0x3F000000 _single_T(T"
+for _numbers in (_OF_DOUBLE, _OF_FLOAT):
+    _text = _PARTS
+    for _name, _number in zip(_NAMES, _numbers.split(), strict=True):
+        _text = _text.replace(_name, _number)
+    _define(_text)
 
 _define(
     """

@@ -9,14 +9,12 @@ and their order are those of language "numba". text.py lists the identifiers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from lazyfuse.codegen.lowering import flag_slots
 from lazyfuse.codegen.lowering.kernel import Kernel, is_argument, is_exact, is_ordered
 from lazyfuse.codegen.lowering.printing import named_source
 from lazyfuse.codegen.lowering.variant import KernelVariant, value_target
 from lazyfuse.codegen.opencl import pairwise, raised_words, reduce_step
-from lazyfuse.codegen.opencl.expressions import best, c_type, combined, identity
+from lazyfuse.codegen.opencl.expressions import best, c_type, combined
 from lazyfuse.codegen.opencl.fp_flags import flag_statements
 from lazyfuse.codegen.opencl.reduce_step import not_finite
 from lazyfuse.codegen.opencl.rows import Rows
@@ -73,15 +71,7 @@ class _Printer(Rows):
         first = len(self.arrays) * self.rank
         width = self.rank + len(self.arrays)
         self.line(f"__global const long *row = table + {first} + c * {width};")
-        names = [f"n{at}" for at in range(self.variant.loops)]
-        if self.variant.ragged:
-            names += ["length", *(f"start{at}" for at in range(self.variant.run))]
-        if self.has_index:
-            names += ["where_0", *(f"sw_{at}" for at in range(self.variant.loops))]
-        for at, name in enumerate(names):
-            self.line(f"const long {name} = row[{at}];")
-        for k in range(len(self.arrays)):
-            self.array_arguments(k)
+        self.numbers("row")
         if self.variant.core == "row":
             self.buffers()
 
@@ -96,64 +86,15 @@ class _Printer(Rows):
         if self.variant.classes[k] == "s":
             self.line(f"const long e{k} = table[{k * self.rank + self.last}];")
 
-    def loops(self, at: int) -> None:
-        """The loops around the core, from number `at` inwards, and the core."""
-        if self.variant.core == "row" and at == self.variant.suffix:
-            self.start_row()
-        if at < self.outer:
-            self.open(f"for (long i{at} = 0; i{at} < n{at}; i{at}++)")
-            self.advance(at)
-            self.loops(at + 1)
-            self.close()
-        else:
-            {"map": self.flat, "column": self.flat, "row": self.row}[self.variant.core]()
-        if self.variant.core == "row" and at == self.variant.suffix:
-            self.end_row()
-
-    def advance(self, at: int) -> None:
-        for k in range(len(self.arrays)):
-            self.advance_array(k, at)
-        if self.has_index:
-            self.line(f"const long where_{at + 1} = where_{at} + i{at} * sw_{at};")
-
-    def advance_array(self, k: int, at: int) -> None:
-        step = f" + i{at} * s{k}_{at}" if self.moves(k, at) else ""
-        self.line(f"{self.pointer_type(k)}a{k}_{at + 1} = a{k}_{at}{step};")
-
     # Targets that accumulate in memory
 
-    def over_targets(self, visit: Callable[[int, str], None]) -> None:
-        """Loops over all targets of a chunk."""
-        depth = self.depth
+    def open_targets(self) -> None:
         self.open("")
-        for at in range(self.outer):
-            if not self.variant.outer[at]:
-                self.open(f"for (long i{at} = 0; i{at} < n{at}; i{at}++)")
-            for k in range(self.first_target, len(self.arrays)):
-                self.advance_array(k, at)
-        if self.variant.core == "column":
-            self.open(f"for (long i = 0; i < n{self.last}; i++)")
-        for r in range(len(self.kernel.reductions)):
-            k = self.first_target + r
-            visit(r, self.offset(k) if self.variant.core == "column" else "0")
-        while self.depth > depth:
-            self.close()
-
-    def start_target(self, r: int, place: str) -> None:
-        each = self.kernel.reductions[r]
-        pointer = f"a{self.first_target + r}_{self.outer}"
-        self.line(assign(pointer, place, identity(each), each.dtype))
-        if is_argument(each):
-            k = value_target(self.kernel, r)
-            place = self.offset(k) if self.variant.core == "column" else "0"
-            self.line(assign(f"a{k}_{self.outer}", place, identity(each, True), each.accumulator))
 
     # The innermost loop of maps and columns
 
     def flat(self) -> None:
-        """A map, or reductions into one target per iteration."""
-        for k in range(len(self.arrays)):
-            self.pointer(k, "")
+        self.pointers(range(len(self.arrays)), {})
         self.hoist()
         self.innermost(f"n{self.last}", self.flat_iteration)
 

@@ -7,7 +7,7 @@ other, or in any order; for the last, vector text has accumulators for each lane
 from __future__ import annotations
 
 from lazyfuse.codegen.lowering.kernel import Reduce, is_argument
-from lazyfuse.codegen.lowering.variant import RUN_BLOCK, value_target
+from lazyfuse.codegen.lowering.variant import RUN_BLOCK
 from lazyfuse.codegen.opencl import pairwise, raised_words
 from lazyfuse.codegen.opencl.expressions import best, c_type, combined, identity, stored
 from lazyfuse.codegen.opencl.reduce_step import joined, not_finite
@@ -46,117 +46,17 @@ class Rows(Text):
         kept = in_order or is_argument(each) or self.vector
         return kept and self.source_pointer(r) is None
 
-    def source_pointer(self, r: int) -> str | None:
-        """The input that a block may be read from directly, without a computation between.
-
-        The kernel must have no stores: one could have overwritten the input by then.
-        """
-        each = self.kernel.reductions[r]
-        direct = (
-            not self.kernel.stores
-            and (self.vector or self.variant.methods[r] == "tree")
-            and not self.variant.ragged
-            and each.value < self.first_store
-            and self.variant.classes[each.value] == "1"
-            and self.arrays[each.value] == each.accumulator
-        )
-        return f"p{each.value}" if direct else None
-
-    def only_pointers(self) -> bool:
-        """Whether every reduction reads an input directly from memory."""
-        return all(self.source_pointer(r) for r in range(len(self.kernel.reductions)))
-
-    def start_row(self) -> None:
-        for r, each in enumerate(self.kernel.reductions):
-            kind = c_type(each.accumulator)
-            start = identity(each, is_argument(each))
-            if self.variant.methods[r] == "chain" and self.variant.needs_start:
-                start = element(f"a{self.first_target + r}_{self.variant.suffix}", "0", each.dtype)
-            self.line(f"{kind} acc{r} = {start};")
-            if is_argument(each):
-                self.line(f"long pos{r} = {identity(each)};")
-
-    def end_row(self) -> None:
-        for r, each in enumerate(self.kernel.reductions):
-            pointer = f"a{self.first_target + r}_{self.variant.suffix}"
-            if is_argument(each):
-                self.end_argument(r, pointer)
-                continue
-            if self.variant.methods[r] == "tree":
-                self.line(f"acc{r} = {combined(each, identity(each), f'acc{r}')};")
-            elif self.variant.needs_start and self.variant.methods[r] != "chain":
-                before = element(pointer, "0", each.dtype)
-                self.line(f"acc{r} = {self.joined(r, before, f'acc{r}')};")
-            self.line(assign(pointer, "0", f"acc{r}", each.dtype))
-
-    def end_argument(self, r: int, pointer: str) -> None:
-        each = self.kernel.reductions[r]
-        values = f"a{value_target(self.kernel, r)}_{self.variant.suffix}"
-        if self.variant.needs_start:
-            before = element(values, "0", each.accumulator)
-            self.line(f"const {c_type(each.accumulator)} best{r} = {before};")
-            self.open(f"if ({best(each, f'acc{r}', f'pos{r}', f'best{r}', f'{pointer}[0]')})")
-        self.line(assign(values, "0", f"acc{r}", each.accumulator))
-        self.line(f"{pointer}[0] = pos{r};")
-        if self.variant.needs_start:
-            self.close()
-
     def joined(self, r: int, first: str, second: str) -> str:
         raised = raised_words.of_reduction(r)
         return joined(self.kernel.reductions[r], first, second, f"&{raised}")
 
     # Runs, block by block
 
-    def row(self) -> None:
-        """Runs of the innermost loops, block by block, into the accumulators."""
-        if self.variant.ragged:
-            for at in range(self.variant.run):
-                self.line(f"long c{at} = start{at};")
-        total = "length" if self.variant.ragged else f"n{self.last}"
-        if self.variant.long and not self.only_pointers():
-            self.walk_tree(total)
-        elif "tree" in self.variant.methods:
-            self.line("const long low = 0;")
-            self.line(f"const long count = {total};")
-            self.block()
-        else:
-            self.open(f"for (long low = 0; low < {total}; low += {RUN_BLOCK})")
-            self.line(f"const long count = min({RUN_BLOCK}L, {total} - low);")
-            self.block()
-            if self.may_stop():
-                self.line(f"if ({' && '.join(self.decided('!'))})")
-                self.line("    break;")
-            self.close()
-
-    def walk_tree(self, total: str) -> None:
-        """NumPy's pairwise tree above blocks of RUN_BLOCK, left to right, with a stack."""
-        trees = self.trees()
-        self.line("int top = 0;")
-        self.line("long low = 0;")
-        self.line(f"long count = {total};")
-        self.open("for (;;)")
-        self.open(f"while (count > {RUN_BLOCK})")
-        self.line(f"const long first = {pairwise.half(self.is_complex_tree())};")
-        self.line("right[top++] = count - first;")
-        self.line("count = first;")
-        self.close()
-        self.block()
-        self.line("low += count;")
-        self.open("while (top > 0 && right[top - 1] == 0)")
-        self.line("top--;")
-        for r in trees:
-            self.line(f"acc{r} = {self.joined(r, f'left{r}[top]', f'acc{r}')};")
-        self.close()
-        self.line("if (top == 0)")
+    def stop_if_decided(self) -> None:
+        self.line(f"if ({' && '.join(self.decided('!'))})")
         self.line("    break;")
-        for r in trees:
-            self.line(f"left{r}[top - 1] = acc{r};")
-        self.line("count = right[top - 1];")
-        self.line("right[top - 1] = 0;")
-        self.close()
 
-    def block(self) -> None:
-        """Evaluate elements [low, low + count) of the run and combine them."""
+    def evaluate(self) -> None:
         if self.variant.ragged:
             self.fill_pieces()
         else:
@@ -205,36 +105,10 @@ class Rows(Text):
 
     def fill(self) -> None:
         """Evaluate a block of one loop; store the stores."""
-        for k in range(self.first_target):
-            moves = self.moves(k, self.last)
-            self.pointer(k, f" + low * s{k}_{self.last}" if moves else "")
+        self.pointers(range(self.first_target), self.block_shifts())
         if self.has_index:
-            self.line(f"const long here = where_{self.outer} + low * sw_{self.last};")
+            self.let("here", f"where_{self.outer} + low * sw_{self.last}")
         self.fill_loop("count", "")
-
-    def fill_pieces(self) -> None:
-        """Evaluate a block of a ragged run, piece by piece of its innermost loop."""
-        last = self.variant.run - 1
-        self.line("long done = 0;")
-        self.open("while (done < count)")
-        self.line(f"const long piece = min(n{self.last} - c{last}, count - done);")
-        loops = range(self.variant.run)
-        for k in range(self.first_target):
-            moved = [at for at in loops if self.moves(k, self.outer + at)]
-            self.pointer(k, "".join(f" + c{at} * s{k}_{self.outer + at}" for at in moved))
-        if self.has_index:
-            terms = "".join(f" + c{at} * sw_{self.outer + at}" for at in loops)
-            self.line(f"const long here = where_{self.outer}{terms};")
-        self.fill_loop("piece", "done")
-        self.line("done += piece;")
-        self.line(f"c{last} += piece;")
-        for at in range(last, 0, -1):
-            self.open(f"if (c{at} == n{self.outer + at})")
-            self.line(f"c{at} = 0;")
-            self.line(f"c{at - 1}++;")
-        for _ in range(last):
-            self.close()
-        self.close()
 
     def fill_loop(self, count: str, done: str) -> None:
         """The innermost loop of a row, and the search for positions in what it computed."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from lazyfuse.codegen.lowering.kernel import Kernel
 from lazyfuse.codegen.lowering.printing import Lines, LoopText
-from lazyfuse.codegen.lowering.variant import KernelVariant
+from lazyfuse.codegen.lowering.variant import RUN_BLOCK, KernelVariant
 from lazyfuse.codegen.opencl import expressions
 from lazyfuse.codegen.opencl.expressions import OpenCLValues, c_type
 
@@ -132,15 +132,41 @@ class CLines(Lines):
 class Text(CLines, LoopText):
     """A program under construction: a kernel variant and the lines so far."""
 
+    words, block = expressions, RUN_BLOCK
+    end, long, true, both = ";", "L", "1", "&&"
+
     def __init__(self, kernel: Kernel, form: KernelVariant) -> None:
         super().__init__(kernel, form)
         self.vector = expressions.vectorisable(kernel)
         self.values = OpenCLValues(kernel, self.vector)
 
+    def begin(self, word: str, test: str) -> None:
+        self.open(f"{word} ({test})")
+
+    def repeat(self, counter: str, stop: str, step: int = 1) -> None:
+        further = f"{counter}++" if step == 1 else f"{counter} += {step}"
+        self.open(f"for (long {counter} = 0; {counter} < {stop}; {further})")
+
+    def let(self, name: str, value: str, kind: str = "const long ") -> None:
+        self.line(f"{kind}{name} = {value};")
+
+    def type_of(self, dtype: str) -> str:
+        return f"{c_type(dtype)} "
+
     # Arrays in memory
 
-    def pointer(self, k: int, shift: str) -> None:
-        self.line(f"{self.pointer_type(k)}p{k} = a{k}_{self.outer}{shift};")
+    def target(self, k: int, loops: int) -> str:
+        return f"a{k}_{loops}"
+
+    def read_at(self, pointer: str, place: str, dtype: str) -> str:
+        return element(pointer, place, dtype)
+
+    def put(self, pointer: str, place: str, value: str, dtype: str) -> None:
+        self.line(assign(pointer, place, value, dtype))
+
+    def pointers(self, arrays: range, shift: dict[int, str]) -> None:
+        for k in arrays:
+            self.let(f"p{k}", f"a{k}_{self.outer}{shift.get(k, '')}", self.pointer_type(k))
 
     def offset(self, k: int, counter: str = "i") -> str:
         """The offset of an array's element in iteration `counter` of the innermost loop."""

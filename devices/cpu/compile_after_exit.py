@@ -66,7 +66,7 @@ def main() -> None:
     with suppress(ImportError, OSError, ValueError):
         resource = module("resource")
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-    compiler = module(f"{__package__}.compiler")  # not in the program, which only starts this
+    compiler = module(f"{__package__}.llvm_compiler")  # not in the program, which only starts this
     directory, limit, sources = pickle.load(sys.stdin.buffer)
     disk = DiskCache(directory, limit)
     for source in sources:

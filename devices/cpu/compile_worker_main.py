@@ -1,6 +1,6 @@
 """The process of the compile worker: sources in, object code out (see compile_worker.py).
 
-Owns nothing. Imports only those lazyfuse modules that compile, and numba for texts that need it.
+Owns nothing. Imports only those lazyfuse modules that compile, and llvmlite.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from ..base import DeviceError, Source
 from ..pools.compile_worker import receive, send
-from . import compiler
+from . import llvm_compiler
 
 NICENESS = 1  # a program that waits for it runs at a fraction of its speed
 _LOOKS = 0.25  # seconds between checks that the program is still running
@@ -46,7 +46,7 @@ def _end_with(program: int) -> None:
 def _compiled(source: Source) -> tuple[bytes | None, str, float]:
     start = time.perf_counter()
     try:
-        code: bytes | None = compiler.compile_source(source)
+        code: bytes | None = llvm_compiler.compile_source(source)
         why = ""
     except DeviceError as error:
         code, why = None, str(error)

@@ -1,6 +1,6 @@
 """The CPU: compiled text ("numba") and text over NumPy ("numpy"), on a pool of threads.
 
-Owns the programs, threads and buffers of one device. Importing it loads neither numba nor
+Owns the programs, threads and buffers of one device. Importing it loads neither llvmlite nor
 llvmlite, nor does a program found on disk where elf_linker.py links it; elsewhere it loads
 llvmlite.
 """
@@ -24,7 +24,6 @@ from ..pools.buffers import BufferPool, for_device
 from ..pools.compile_worker import Worker
 from ..pools.disk_cache import DiskCache
 from ..pools.programs import Builder, ProgramPool, disk_of_environment
-from ..pools.target import target
 from ..thread_pool import ThreadPool, available
 from . import (
     compile_after_exit,
@@ -75,10 +74,10 @@ class CPU(Device):
         self._vector_loops = VectorLoops(self._load_vector_loop)
         builders: dict[str, Builder] = {"numpy": NumpyBuilder(self.work, self._vector_loops)}
         notes: tuple[str, ...] = ()
-        if all(importlib.util.find_spec(name) is not None for name in ("numba", "llvmlite")):
+        if importlib.util.find_spec("llvmlite") is not None:
             builders = {"numba": NumbaBuilder(self.work), **builders}
         else:
-            notes = ("numba is not installed: kernels run as blocked NumPy",)
+            notes = ("llvmlite is not installed: kernels run as blocked NumPy",)
         self._builders = builders
         self.programs = ProgramPool(
             builders, disk or DiskCache("", 0, enabled=False), environment.digest
@@ -132,7 +131,7 @@ class CPU(Device):
 
         `turned`: rows of the second matrix need not be dense.
         """
-        cpu, features = target()
+        cpu, features = object_code.target()
         text = matmul_blas.text(code) if library else matmul_loops.text(code, features, turned)
         name = f"{'blas' if library else 'matmul'}_{code}"
         source = Source("llvm", name, text, 0, (), ())
@@ -215,7 +214,7 @@ class NumbaBuilder:
         """Compile the text. When the interpreter ends, NumPy is quicker."""
         if sys.is_finalizing():
             raise DeviceError("[compile] the interpreter is ending")
-        code: bytes = module(f"{__package__}.compiler").compile_source(source)
+        code: bytes = module(f"{__package__}.llvm_compiler").compile_source(source)
         return self.load(source, code, fresh=True), code
 
     def load(self, source: Source, code: bytes, fresh: bool = False) -> Pooled:

@@ -1,8 +1,7 @@
 """Text of language "numba" -> object code by llvmlite alone.
 
-Owns LLVM's passes over what frontend/ translates, for the processor that numba compiles for. A text
-has the same bits either way: no pass reorders floating-point arithmetic. `Unsupported` where numba
-has to compile a text: for what it uses, or for how numba is set up (`NUMBA_OPT` and the like).
+Owns LLVM's passes over what frontend/ translates, for this processor. No pass reorders
+floating-point arithmetic.
 """
 
 from __future__ import annotations
@@ -16,19 +15,16 @@ from typing import Any
 from ..base import DeviceError, Source
 from ..late_imports import module as heavy
 from ..pools import object_code, vector_math
-from ..pools.target import target
-from .frontend.kinds import Unsupported
 from .frontend.translate import translate
 
-# -O2. The texts' machine code is the same with -O3, and with the passes that numba runs before,
-# which took a third of the time.
+# -O2. The texts' machine code is the same with -O3.
 _LEVEL = 2
 
 _lock = threading.Lock()  # several at once would need several times the memory
 
 
 def compile_source(source: Source) -> bytes:
-    """The object code of a source; raises `DeviceError`, `Unsupported` if numba may compile it."""
+    """The object code of a source; raises `DeviceError`."""
     with _lock, _optimised(source) as (machine, module):
         return bytes(machine.emit_object(module))
 
@@ -46,15 +42,13 @@ def _optimised(source: Source) -> Iterator[tuple[Any, Any]]:
     The module ends here. An interrupt's traceback would leave it to the collector, which may end
     its context first, and then the module's memory is freed twice.
     """
-    cpu, features = _target()
+    cpu, features = object_code.target()
     llvm = object_code.linker()
     object_code.room(object_code.TO_COMPILE)
-    if not hasattr(llvm, "create_pass_builder"):
-        raise Unsupported("[compile] llvmlite is older than LLVM's present passes")
     try:
         translated = translate(source, object_code.ENTRY, features)
-    except RecursionError as error:
-        raise Unsupported(f"[translate] {source.name}: too deep") from error
+    except (DeviceError, RecursionError) as error:
+        raise DeviceError(f"[compile] {source.name}: {error}") from error
     has_vector_math = "vm_" in source.text or "vmf_" in source.text
     if has_vector_math:
         prefer_full_vectors(translated, features)
@@ -80,13 +74,6 @@ def _optimised(source: Source) -> Iterator[tuple[Any, Any]]:
         yield machine, module
 
 
-def _target() -> tuple[str, str]:
-    try:
-        return target()
-    except DeviceError as error:
-        raise Unsupported(str(error)) from error
-
-
 def inline_vector_math(machine: Any, module: Any) -> None:
     """Inline lazyfuse's mathematical functions into the loops that have just become vectors.
 
@@ -94,9 +81,8 @@ def inline_vector_math(machine: Any, module: Any) -> None:
     """
     llvm = heavy("llvmlite.binding")
     passes = llvm.create_new_module_pass_manager()
-    if hasattr(passes, "add_always_inliner_pass"):
-        passes.add_always_inliner_pass()
-        passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
+    passes.add_always_inliner_pass()
+    passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
 
 
 _COMPUTED = re.compile(r"(?m)^ +(%[\w.]+) = (?:tail )?(?:fadd|fsub|fmul|fdiv|call)\b")

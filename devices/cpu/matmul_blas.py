@@ -22,7 +22,6 @@ from ..base import DeviceError
 from ..caches import CONSTANT, cached
 from ..pools import object_code
 from ..pools.object_code import ENTRY
-from ..pools.target import target
 from . import matmul_loops, matmul_packing
 from .llvm_text import flag_text
 
@@ -91,7 +90,7 @@ def library() -> Any:
 def is_narrow() -> bool:
     """Whether the library does not know this processor and uses half the width of its vectors."""
     core: bytes = library().scipy_openblas_get_corename64_()
-    return core.decode() in _NARROW and "+avx512f" in target()[1].split(",")
+    return core.decode() in _NARROW and "+avx512f" in object_code.target()[1].split(",")
 
 
 def text(code: str) -> str:

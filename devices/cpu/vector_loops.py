@@ -22,7 +22,6 @@ from ..base import Array, Source
 from ..caches import Group
 from ..pools import object_code, own_math, vector_math
 from ..pools.object_code import ENTRY, Loaded
-from ..pools.target import target
 from .launch import address_of
 from .llvm_text import flag_text
 
@@ -62,7 +61,7 @@ class VectorLoops:
     def _make(self, name: str) -> Loop:
         prefix, function = name.split("_")
         size = 4 if prefix == "vmf" else 8
-        cpu, features = target()
+        cpu, features = object_code.target()
         text = llvm_text(function, size, features)
         source = Source("llvm", name, text, 0, (), ())
         return _wrapped(self._load(source, lambda text: emit(text, cpu, features)), function, size)

@@ -56,7 +56,7 @@ class Verdict:
 
 def verdict(queue: Queue, disk: DiskCache, name: str, fp64: bool, share: bool) -> Verdict:
     """The verdict on a device, from disk if it is there. Failures are not kept: they may pass."""
-    kept = _remembered(disk, name)
+    kept = json.loads(disk.get(name) or b"{}")
     if "shares" in kept:
         return Verdict("", kept["shares"] is True)
     found = examine(queue, fp64, share)
@@ -85,7 +85,7 @@ def width(queue: Queue, disk: DiskCache, name: str, index: int, kind: str) -> in
     """
     if kind != "cpu":
         return NARROW  # a GPU's work-items are scalar: longer vectors only cost registers
-    kept = _remembered(disk, name)
+    kept = json.loads(disk.get(name) or b"{}")
     if kept.get("width") in probe.WIDTHS:
         return int(kept["width"])
     device = queue.device
@@ -95,16 +95,6 @@ def width(queue: Queue, disk: DiskCache, name: str, index: int, kind: str) -> in
     if found:
         disk.put(name, json.dumps({"width": found}).encode())
     return found
-
-
-def _remembered(disk: DiskCache, name: str) -> dict[str, Any]:
-    """The outcome of an examination from disk; empty if it is missing or damaged."""
-    kept = disk.get(name)
-    try:
-        found = json.loads(kept) if kept is not None else {}
-    except ValueError:
-        found = {}
-    return found if isinstance(found, dict) else {}
 
 
 def _wrong_values(queue: Queue, program: Any, fp64: bool) -> str:

@@ -2,10 +2,10 @@
 
 Owns the worker process and the queue of requests. `Worker.want(source)` returns at once. A thread
 of lazyfuse sends the source to the process, and passes each result to `arrived`. Messages are
-pickles behind their length. The process runs `compile_worker_main`, which imports numba and nothing
-of the frontend. It ends when its input ends, so it ends with the program however the program ends.
-Sources not yet compiled then go to `left` (compile_after_exit.py). A forked child has no worker: a
-pool of processes keeps the cores busy.
+pickles behind their length. The process runs `compile_worker_main`, which imports llvmlite and
+nothing of the frontend. It ends when its input ends, so it ends with the program however the
+program ends. Sources not yet compiled then go to `left` (compile_after_exit.py). A forked child has
+no worker: a pool of processes keeps the cores busy.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ..thread_pool import available
 # short program needs no compiler. On two cores the process slows the program, most of all BLAS,
 # whose threads wait for each other.
 DELAY = 0.05 if available() > 2 else 0.1
-IDLE = 30.0  # seconds without a request after which the process ends, to free numba's memory
+IDLE = 30.0  # seconds without a request after which the process ends, to free LLVM's memory
 MOST_CRASHES = 2  # after the first, the source that was being compiled is sent once more
 _LENGTH = struct.Struct("<Q")
 _alone = critical.section(fork_safety.fork_lock)

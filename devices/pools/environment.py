@@ -1,7 +1,7 @@
 """What decides a program's machine code besides its text: versions, CPU, platform, our runtime.
 
-Owns the digest in names on disk. Imports neither numba nor, where elf_linker.py links, llvmlite:
-it reads their version files and the system's description of the CPU.
+Owns the digest in names on disk. Where elf_linker.py links it does not import llvmlite: it reads
+its version file and the system's description of the CPU.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import numpy as np
 
 from ..caches import cached
 from . import elf_linker, object_code, vector_math
-from .target import SETTINGS
 
 # The packages of devices/ whose modules decide what a text compiles to.
 _RUNTIME = ("cpu", "cpu.frontend", "cpu.intrinsics", "pools")
@@ -45,11 +44,9 @@ def facts() -> list[str]:
         f"python {sys.version} {sys.implementation.cache_tag}",
         f"numpy {np.__version__}",
         f"llvmlite {_version('llvmlite')}",
-        f"numba {_version('numba')}",
         f"platform {sys.platform} {vector_math.machine()} {sys.maxsize}",
-        f"cpu {_processor() or _llvms_processor()}",
+        f"cpu {_processor() or object_code.target()}",
         f"libmvec {vector_math.libmvec() is not None} {_libc()}",
-        f"settings {[os.environ.get('NUMBA_' + name) for name in SETTINGS.split()]}",
         f"runtime {runtime(*_RUNTIME)}",
     ]
 
@@ -87,15 +84,6 @@ def described_processor() -> dict[str, str]:
         return {}
     parted = (line.partition(":") for line in lines)
     return {name.strip(): value.strip() for name, _, value in parted}
-
-
-def _llvms_processor() -> str:
-    llvm = object_code.linker()
-    try:
-        features = llvm.get_host_cpu_features().flatten()
-    except RuntimeError:  # LLVM does not know this platform's CPU features
-        features = ""
-    return f"{llvm.get_host_cpu_name()} {features}"
 
 
 def _libc() -> str:

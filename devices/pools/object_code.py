@@ -140,8 +140,19 @@ def emit(text: str, cpu: str = "", features: str = "", optimise: int = 2) -> byt
         raise DeviceError(f"[compile] LLVM text: {error}") from error
 
 
+@cached(1, CONSTANT, clears=False)
+def target() -> tuple[str, str]:
+    """The CPU that programs are compiled for: its name and its features, as LLVM spells them."""
+    llvm = linker()
+    try:
+        features = llvm.get_host_cpu_features().flatten()
+    except RuntimeError:  # LLVM does not know this platform's CPU features
+        features = ""
+    return llvm.get_host_cpu_name(), features
+
+
 def target_machine(cpu: str, features: str, optimise: int) -> Any:
-    """LLVM's description of this machine, as numba has it."""
+    """LLVM's description of this machine."""
     target = linker().Target.from_default_triple()
     return target.create_target_machine(
         cpu=cpu,

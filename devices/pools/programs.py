@@ -230,7 +230,7 @@ class ProgramPool:
 
     def why_missed(self, source: Source) -> str:
         """Why `source` was last built: "first seen", "evicted", "cleared", "damaged",
-        "other versions" (of numba, of this library, of the CPU) or "disabled"; "": it was not.
+        "other versions" (of llvmlite, of this library, of the CPU) or "disabled"; "": it was not.
         """
         return self._reasons.get(_identity(source), "")
 

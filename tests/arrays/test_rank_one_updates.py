@@ -30,7 +30,7 @@ UPDATE = [operator.iadd, operator.isub, operator.imul]
 OUT = ["minimum", "maximum", "add", "subtract"]
 
 needs_compiler = pytest.mark.skipif(
-    importlib.util.find_spec("numba") is None, reason="numba is not installed"
+    importlib.util.find_spec("llvmlite") is None, reason="llvmlite is not installed"
 )
 
 

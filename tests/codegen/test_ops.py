@@ -18,7 +18,7 @@ from lazyfuse.codegen.numba import helpers as numba_helpers
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.ops import KERNEL_DTYPES, MULTIPLE, ROWS, TABLE, Op
 from lazyfuse.codegen.table.promotion import Loop, cast_loop, intern_loop, resolve, spell
-from lazyfuse.devices.cpu import numba_runtime
+from tests.helpers import numba_runtime
 
 Array = np.ndarray[Any, Any]
 Case = tuple[Op, Loop]
@@ -310,7 +310,7 @@ def names() -> dict[str, Any]:
     space: dict[str, Any] = {"np": np, "math": math, "numba": numba}
     space |= {name: getattr(numba.types, name) for name in NUMBA_NAMES.values()}
     space["entry"] = numba.njit(error_model="numpy")
-    space["njit"] = numba_runtime._helpers()
+    space["njit"] = numba_runtime.helpers()
     space["CONVERTS_WIDE"] = True
     lines = [f"def vm_{name}(x): return math.{name}(x)" for name in C_FUNCTIONS.split()]
     lines += ["def vm_exp2(x): return np.exp2(x)", "def vm_cbrt(x): return np.cbrt(x)"]

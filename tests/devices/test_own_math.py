@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse.devices.cpu import numba_runtime
-from lazyfuse.devices.pools import own_math
+from lazyfuse.devices.pools import object_code, own_math
 
 pytestmark = pytest.mark.skipif(
-    not own_math.serves("exp", 8, numba_runtime.target_features()), reason="no AVX-512"
+    not own_math.serves("exp", 8, object_code.target()[1]), reason="no AVX-512"
 )
 
 ULPS = {"exp": 1.3, "log": 1.8, "tanh": 3.0}

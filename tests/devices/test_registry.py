@@ -128,12 +128,12 @@ def test_the_raising_device_raises() -> None:
         device.empty((3,), np.dtype("f8"))
 
 
-def test_without_numba_there_is_blocked_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_llvmlite_there_is_blocked_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     import importlib.util
 
     genuine = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "numba" else genuine(name)
+        importlib.util, "find_spec", lambda name: None if name == "llvmlite" else genuine(name)
     )
     cpu = CPU(threads=1)
     assert cpu.traits.languages == ("numpy",)

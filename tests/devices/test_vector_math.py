@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from lazyfuse.devices.base import Array, Source
-from lazyfuse.devices.cpu import llvm_compiler, numba_runtime
+from lazyfuse.devices.cpu import llvm_compiler
 from lazyfuse.devices.cpu.device import CPU
-from lazyfuse.devices.pools import vector_math
+from lazyfuse.devices.pools import object_code, vector_math
 from tests.devices.sources import launch_of, map_source
 from tests.pairwise import first
 
@@ -139,7 +139,7 @@ def loop_of(source: Source) -> str:
 def test_loops_call_the_simd_version(code: str) -> None:
     loop = loop_of(source_of_all(code))
     for name in NAMES:
-        features = numba_runtime.target_features()
+        features = object_code.target()[1]
         symbol, lanes = vector_math.vector_symbol(name, int(code[1]), features)
         assert lanes > 1
         if symbol.startswith("lf_own_"):  # in the loop itself
@@ -154,7 +154,7 @@ def test_a_loop_that_mixes_sizes_vectorises() -> None:
     body = "a2[i] = float64(vmf_sin(a0[i])) + vm_exp(a1[i])"
     text = llvm_compiler.assembly(map_source(body, ("f4", "f8", "f8")))
     loop = text[text.index("lazyfuse_entry:") :].split("\nlf_")[0]
-    _, lanes = vector_math.vector_symbol("exp", 8, numba_runtime.target_features())
+    _, lanes = vector_math.vector_symbol("exp", 8, object_code.target()[1])
     assert f"lf_sinf_{lanes}" in loop
 
 

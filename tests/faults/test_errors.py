@@ -19,7 +19,7 @@ import pytest
 
 from lazyfuse import config
 from lazyfuse.devices.base import DeviceError
-from lazyfuse.devices.cpu import compiler
+from lazyfuse.devices.cpu import llvm_compiler
 from lazyfuse.devices.pools import disk_cache
 from lazyfuse.runtime.execution import program_tiers
 from lazyfuse.runtime.placement import devices
@@ -103,8 +103,8 @@ def failing_compiler(draw: random.Random) -> Iterator[None]:
     """The compiler refuses texts, and the folder does not give or take programs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(program_tiers, "COMPILE_ELEMENTS", 0)
-        compiles = sometimes(compiler.compile_source, draw, DeviceError)
-        patch.setattr(compiler, "compile_source", compiles)
+        compiles = sometimes(llvm_compiler.compile_source, draw, DeviceError)
+        patch.setattr(llvm_compiler, "compile_source", compiles)
         for name in ("_write", "_content"):
             method = sometimes(getattr(disk_cache.DiskCache, name), draw, OSError)
             patch.setattr(disk_cache.DiskCache, name, lambda *args, method=method: method(*args))

@@ -38,18 +38,14 @@ def binary(builder: Any, operator: ast.operator, left: Value, right: Value) -> V
         raise Unsupported(f"[translate] operator {type(operator).__name__}")
     result, first, second = kinds.arithmetic(left.kind, right.kind)
     a, b = convert(builder, left, first), convert(builder, right, second)
-    if result[0] == "c":
-        return _complex(builder, name, result, a.parts, b.parts)
-    if result[0] == "f":
-        return Value(result, (getattr(builder, "f" + name)(a.ir, b.ir),))
-    return Value(result, (getattr(builder, name)(a.ir, b.ir),))
+    if result[0] == "c" and name == "mul":
+        return _complex_product(builder, result, a.parts, b.parts)
+    put = getattr(builder, ("f" if result[0] in "fc" else "") + name)
+    return Value(result, tuple([put(*parts) for parts in zip(a.parts, b.parts, strict=True)]))
 
 
-def _complex(builder: Any, name: str, kind: str, first: Any, second: Any) -> Value:
+def _complex_product(builder: Any, kind: str, first: Any, second: Any) -> Value:
     (a, b), (c, d) = first, second
-    if name != "mul":
-        put = getattr(builder, "f" + name)
-        return Value(kind, (put(a, c), put(b, d)))
     real = builder.fsub(builder.fmul(a, c), builder.fmul(b, d))
     return Value(kind, (real, builder.fadd(builder.fmul(a, d), builder.fmul(b, c))))
 
@@ -119,22 +115,15 @@ def compare(builder: Any, operator: ast.cmpop, left: Value, right: Value) -> Val
         raise Unsupported(f"[translate] {left.kind} {type(operator).__name__} {right.kind}")
     kind = kinds.compared(left.kind, right.kind)
     a, b = convert(builder, left, kind), convert(builder, right, kind)
-    if kind[0] == "c":
-        return _compare_complex(builder, sign, a.parts, b.parts)
-    if kind[0] == "f":
-        put = builder.fcmp_unordered if sign == "!=" else builder.fcmp_ordered
-        return Value("b1", (put(sign, a.ir, b.ir),))
-    put = builder.icmp_signed if kind[0] == "i" else builder.icmp_unsigned
-    return Value("b1", (put(sign, a.ir, b.ir),))
-
-
-def _compare_complex(builder: Any, sign: str, first: Any, second: Any) -> Value:
-    if sign not in ("==", "!="):
+    if kind[0] == "c" and sign not in ("==", "!="):
         raise Unsupported("[translate] the order of complex numbers")
-    put = builder.fcmp_unordered if sign == "!=" else builder.fcmp_ordered
+    if kind[0] in "fc":
+        put = builder.fcmp_unordered if sign == "!=" else builder.fcmp_ordered
+    else:
+        put = builder.icmp_signed if kind[0] == "i" else builder.icmp_unsigned
     join = builder.or_ if sign == "!=" else builder.and_
-    found = [put(sign, a, b) for a, b in zip(first, second, strict=True)]
-    return Value("b1", (join(*found),))
+    found = [put(sign, *parts) for parts in zip(a.parts, b.parts, strict=True)]
+    return Value("b1", (found[0] if len(found) == 1 else join(*found),))
 
 
 def unary(builder: Any, operator: ast.unaryop, value: Value) -> Value:
@@ -239,7 +228,6 @@ def same_bits(builder: Any, value: Value, kind: str) -> Value:
 def _intrinsic(builder: Any, name: str, *args: Any) -> Any:
     ir, kind = heavy("llvmlite.ir"), args[0].type
     full = f"llvm.{name}.{'f64' if isinstance(kind, ir.DoubleType) else 'f32'}"
-    function = builder.module.globals.get(full)
-    if function is None:
-        function = ir.Function(builder.module, ir.FunctionType(kind, [kind] * len(args)), full)
+    typed = ir.FunctionType(kind, [kind] * len(args))
+    function = builder.module.globals.get(full) or ir.Function(builder.module, typed, full)
     return builder.call(function, args)

@@ -31,7 +31,7 @@ NAMES = TYPES | {"bool": "b1", "int": "i8", "float": "f8"}
 
 
 class Unsupported(DeviceError):
-    """A text that this front end does not translate: numba compiles it."""
+    """A text that this front end does not translate."""
 
 
 def size(code: str) -> int:

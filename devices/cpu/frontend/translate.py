@@ -1,9 +1,9 @@
 """Text of language "numba" -> an LLVM module.
 
-Owns the walk over a text's statements. numba_runtime.py tells what the names mean; the types are
-numba's (kinds.py). numba compiles the same texts, several times slower: its front end infers types
-over several representations, where these texts need one walk. What they use beyond the statements
-here raises `Unsupported`.
+Owns the walk over a text's statements. builtins.py tells what the names mean; the types are numba's
+(kinds.py), for which the texts were written: its front end infers types over several
+representations, where they need one walk. What they use beyond the statements here raises
+`Unsupported`.
 
 A variable has one type in a function: the common one of all that it is assigned. Where an
 assignment shows that it is wider than thought, the walk begins anew with what is known. Helper
@@ -13,14 +13,14 @@ functions are expanded where they are called.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from contextlib import contextmanager
+import functools
+import itertools
 from typing import Any
 
 from ...base import Source
 from ...late_imports import module as heavy
 from ...pools import vector_math
-from ..intrinsics import loop_metadata, memory
+from ..intrinsics import memory
 from . import arithmetic, builtins, kinds
 from .kinds import Unsupported
 from .values import Value, constant, convert, llvm_type, truth
@@ -38,7 +38,7 @@ def translate(source: Source, entry: str, features: str) -> Any:
     try:
         tree = ast.parse(source.text)
     except SyntaxError as error:
-        raise Unsupported(f"[translate] {error}") from error  # numba's message shows the line
+        raise Unsupported(f"[translate] {error}") from error
     functions = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
     if len(functions) != len(tree.body) or source.name not in functions:
         raise Unsupported("[translate] more than functions")
@@ -73,7 +73,7 @@ class _Walk:
         self.scopes = 0
         self.depth = 0
         self.ends: list[Any] = []  # where `break` goes to
-        self.heads: list[Any] = []  # and `continue`
+        self.latches: list[Any] = []  # and `continue`: the blocks that jump back
         self.builder: Any = None
         self.exit: Any = None  # where `leave` goes to (loop_functions.py), and its argument
         self.code: Any = None
@@ -94,7 +94,6 @@ class _Walk:
         self.body(main.body)
         if not self.builder.block.is_terminated:
             raise Unsupported("[translate] a function that ends without a result")
-        loop_metadata.annotate(module)
         return module
 
     # Variables
@@ -123,7 +122,6 @@ class _Walk:
         """The type that a variable has after all; begins anew if it was not known."""
         same = kind[0] == other[0] and kind[0] in "iu"
         if not same or min(kinds.size(kind), kinds.size(other)) < 4:
-            # numba may tell several variables of one name apart, with types of their own
             raise Unsupported(f"[translate] {key[1]} is {kind} and {other}")
         wide = kinds.common(kind, other)
         if wide != kind:
@@ -188,13 +186,9 @@ class _Walk:
             self.assign(target.id, value)
         elif isinstance(target, ast.Subscript):
             pointer, place = self.place(target)
-            memory.store(self.builder, place, self.stored(value, pointer.target))
+            memory.store(self.builder, place, convert(self.builder, value, pointer.target).parts)
         else:
             raise Unsupported("[translate] a target of an assignment")
-
-    def stored(self, value: Value, code: str) -> tuple[Any, ...]:
-        """An element as it lies in memory: truth values as bytes."""
-        return convert(self.builder, value, "u1" if code == "b1" else code).parts
 
     def on_augassign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Name):
@@ -207,7 +201,7 @@ class _Walk:
         pointer, place = self.place(node.target)
         before = self.loaded(pointer, place)
         after = arithmetic.binary(self.builder, node.op, before, self.value(node.value))
-        memory.store(self.builder, place, self.stored(after, pointer.target))
+        memory.store(self.builder, place, convert(self.builder, after, pointer.target).parts)
 
     def on_return(self, node: ast.Return) -> None:
         scope = self.scope
@@ -228,7 +222,7 @@ class _Walk:
         self.builder.branch(self.ends[-1])
 
     def on_continue(self, node: ast.Continue) -> None:
-        self.builder.branch(self.heads[-1])
+        self.builder.branch(self.latches[-1])
 
     def on_if(self, node: ast.If) -> None:
         test = self.truth(node.test)
@@ -251,8 +245,10 @@ class _Walk:
 
     def on_while(self, node: ast.While) -> None:
         build = self.builder
-        head, inner, after = [build.append_basic_block() for _ in range(3)]
+        head, inner, latch, after = [build.append_basic_block() for _ in range(4)]
         build.branch(head)
+        with build.goto_block(latch):
+            build.branch(head)
         build.position_at_end(head)
         test = self.truth(node.test)
         if test.literal:
@@ -260,21 +256,20 @@ class _Walk:
         else:
             build.cbranch(test.ir, inner, after)
         build.position_at_end(inner)
-        with self.loop(head, after):
-            self.body(node.body)
-        if not build.block.is_terminated:
-            build.branch(head)
-        build.position_at_end(after)
+        self.repeated(node.body, latch, after)
         if not _is_reached(after):
             build.unreachable()
 
-    @contextmanager
-    def loop(self, head: Any, after: Any) -> Iterator[None]:
-        self.heads.append(head)
+    def repeated(self, statements: list[ast.stmt], latch: Any, after: Any) -> None:
+        """The body of a loop, and its end: what follows comes after the loop."""
+        self.latches.append(latch)
         self.ends.append(after)
-        yield
-        self.heads.pop()
+        self.body(statements)
+        self.latches.pop()
         self.ends.pop()
+        if not self.builder.block.is_terminated:
+            self.builder.branch(latch)
+        self.builder.position_at_end(after)
 
     def on_for(self, node: ast.For) -> None:
         if not isinstance(node.target, ast.Name) or node.orelse:
@@ -286,20 +281,16 @@ class _Walk:
         build.store(start.ir, counter)
         head, inner, latch, after = [build.append_basic_block() for _ in range(4)]
         build.branch(head)
+        with build.goto_block(latch):
+            build.store(build.add(build.load(counter), int64(step), flags=["nsw"]), counter)
+            build.branch(head)
         build.position_at_end(head)
         now = build.load(counter)
         sign = "<" if step > 0 else ">"
         build.cbranch(build.icmp_signed(sign, now, stop.ir), inner, after)
         build.position_at_end(inner)
         self.assign(node.target.id, Value("i8", (now,)))
-        with self.loop(latch, after):
-            self.body(node.body)
-        if not build.block.is_terminated:
-            build.branch(latch)
-        build.position_at_end(latch)
-        build.store(build.add(build.load(counter), int64(step), flags=["nsw"]), counter)
-        build.branch(head)
-        build.position_at_end(after)
+        self.repeated(node.body, latch, after)
 
     def range(self, node: ast.expr) -> tuple[Value, Value, int]:
         """Start, stop and step of `range(...)`."""
@@ -372,10 +363,14 @@ class _Walk:
         return arithmetic.unary(self.builder, node.op, self.value(operand))
 
     def of_compare(self, node: ast.Compare) -> Value:
-        if len(node.ops) != 1:
-            raise Unsupported("[translate] a chain of comparisons")
-        left = self.value(node.left)
-        return arithmetic.compare(self.builder, node.ops[0], left, self.value(node.comparators[0]))
+        values = [self.value(each) for each in (node.left, *node.comparators)]
+        found = [
+            arithmetic.compare(self.builder, operator, *pair)
+            for operator, pair in zip(node.ops, itertools.pairwise(values), strict=True)
+        ]
+        return functools.reduce(
+            functools.partial(arithmetic.binary, self.builder, ast.BitAnd()), found
+        )
 
     def of_boolop(self, node: ast.BoolOp) -> Value:
         """`and`, `or` of truth values: what comes later is computed where it counts."""
@@ -442,7 +437,7 @@ class _Walk:
         return pointer, self.builder.gep(pointer.ir, [wide.ir])
 
     def loaded(self, pointer: Value, place: Any) -> Value:
-        code = "u1" if pointer.target == "b1" else pointer.target
+        code = pointer.target
         return Value(code, memory.load(self.builder, place, code[0] == "c"))
 
     def of_call(self, node: ast.Call) -> Value:
@@ -458,9 +453,9 @@ class _Walk:
         if isinstance(node.func, ast.Name) and node.func.id in self.functions:
             helper = self.functions[node.func.id]
             found = self.expand(helper, [self.value(each) for each in node.args])
-            if len(found) != 1:
+            if len(found) > 1:
                 raise Unsupported("[translate] a tuple as a value")
-            return found[0]
+            return found[0] if found else None
         name = ast.unparse(node.func)
         function = builtins.FUNCTIONS.get(name)
         if function is not None:
@@ -482,17 +477,19 @@ class _Walk:
             raise Unsupported(f"[translate] a call of {helper.name}")
         self.scopes += 1
         self.depth += 1
-        before, outer = self.scope, (self.ends, self.heads)
-        self.scope, self.ends, self.heads = _Scope(self.scopes), [], []
+        before, outer = self.scope, (self.ends, self.latches)
+        self.scope, self.ends, self.latches = _Scope(self.scopes), [], []
         end = self.scope.end = self.builder.append_basic_block()
         for name, value in zip(names, given, strict=True):
             self.assign(name, value)
         self.body(helper.body)
         if not self.builder.block.is_terminated:
-            raise Unsupported(f"[translate] {helper.name} ends without a result")
+            if self.scope.returned:
+                raise Unsupported(f"[translate] {helper.name} ends without a result")
+            self.builder.branch(end)
         self.builder.position_at_end(end)
         found = [self.variable(f"return {k}") for k in range(self.scope.returned)]
-        self.scope, (self.ends, self.heads) = before, outer
+        self.scope, (self.ends, self.latches) = before, outer
         self.depth -= 1
         return [each for each in found if each is not None]
 

@@ -1,8 +1,8 @@
 """Reads from a table of 256 bytes by indices of one byte, as an LLVM function.
 
-Owns `read_bytes` of generated text (numba_runtime.py lists it). Where the machine permutes bytes of
-two registers by a third (AVX-512 VBMI), the table is four registers and 64 reads are two
-permutations; elsewhere each index is a load. Importing it loads nothing heavy.
+Owns `read_bytes` of generated text (builtins.py lists it). Where the machine permutes bytes of two
+registers by a third (AVX-512 VBMI), the table is four registers and 64 reads are two permutations;
+elsewhere each index is a load. Importing it loads nothing heavy.
 """
 
 from __future__ import annotations

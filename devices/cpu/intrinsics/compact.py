@@ -1,10 +1,10 @@
 """Selecting the elements that a mask keeps, as LLVM functions with the machine's vectors.
 
-Owns `compact_1`, `_2`, `_4`, `_8` and `_16` of generated text (numba_runtime.py lists them), named
-by the bytes of an element. With AVX-512 a vector is compressed in its register and stored whole;
-the next store overwrites the lanes behind the kept elements. Elsewhere, and at the end, each
-element is written to the next output position, which only a kept element advances. Importing it
-loads nothing heavy.
+Owns `compact_1`, `_2`, `_4`, `_8` and `_16` of generated text (builtins.py lists them), named by
+the bytes of an element. With AVX-512 a vector is compressed in its register and stored whole; the
+next store overwrites the lanes behind the kept elements. Elsewhere, and at the end, each element is
+written to the next output position, which only a kept element advances. Importing it loads nothing
+heavy.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ def emit(builder: Any, size: int, features: str, args: Any) -> Any:
 
 def _function(module: Any, size: int, wide: bool) -> Any:
     name = f"lf_compact_{size}"
-    known = module.globals.get(name)
-    return known if known is not None else _Writer(module, name, size).write(wide)
+    return module.globals.get(name) or _Writer(module, name, size).write(wide)
 
 
 class _Writer:

@@ -1,7 +1,6 @@
 """The IEEE flags of a thread, read and cleared by generated text.
 
-Owns `clear_flags()` and `test_flags()` (numba_runtime.py lists them). Importing it loads nothing
-heavy.
+Owns `clear_flags()` and `test_flags()` (builtins.py lists them). Importing it loads nothing heavy.
 """
 
 from __future__ import annotations
@@ -52,9 +51,8 @@ def test(builder: Any) -> Any:
 def _call_fenv(builder: Any, name: str, mask: int) -> Any:
     ir = heavy("llvmlite.ir")
     int32 = ir.IntType(32)
-    function = builder.module.globals.get(name)
-    if function is None:
-        function = ir.Function(builder.module, ir.FunctionType(int32, [int32]), name)
+    kind = ir.FunctionType(int32, [int32])
+    function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
     return builder.call(function, [int32(mask)])
 
 
@@ -68,10 +66,8 @@ def _control_word(builder: Any, name: str, place: Any) -> None:
     ir = heavy("llvmlite.ir")
     pointer = ir.IntType(8).as_pointer()
     intrinsic = f"llvm.x86.sse.{name}"
-    function = builder.module.globals.get(intrinsic)
-    if function is None:
-        kind = ir.FunctionType(ir.VoidType(), [pointer])
-        function = ir.Function(builder.module, kind, intrinsic)
+    kind, module = ir.FunctionType(ir.VoidType(), [pointer]), builder.module
+    function = module.globals.get(intrinsic) or ir.Function(module, kind, intrinsic)
     builder.call(function, [builder.bitcast(place, pointer)])
 
 

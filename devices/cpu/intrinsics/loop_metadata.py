@@ -21,37 +21,26 @@ def join_group(instruction: Any) -> Any:
     return instruction
 
 
-def mark(builder: Any, width: int = 0, interleave: int = 0) -> None:
-    """Remember that the innermost loop around the builder's position is parallel.
+def mark(latch: Any, width: int = 0, interleave: int = 0) -> None:
+    """Say that a loop is parallel, at the block that jumps back to its head.
 
     `width`: the number of its iterations if they are one vector, so it must not be unrolled before.
     `interleave`: the number of vectors to compute side by side; 0: LLVM decides.
     """
-    module = builder.module
-    if not hasattr(module, "lazyfuse_marks"):
-        module.lazyfuse_marks = []
-    module.lazyfuse_marks.append((builder.block, width, interleave))
+    module = latch.function.module
+    said = [_accesses(module), *(_one_vector(module, width) if width else ())]
+    if interleave:
+        said.append(_side_by_side(module, interleave))
+    loop = _distinct(module, self_reference=True, operands=said)
+    latch.terminator.set_metadata("llvm.loop", loop)
 
 
-def side_by_side(count: int, features: str, builder: Any) -> None:
+def side_by_side(count: int, features: str, latch: Any) -> None:
     """`mark` a loop whose text asks for `count` vectors at a time, on a CPU with these features."""
     x86 = vector_math.machine() in ("x86_64", "AMD64")
     if x86 and "+avx512f" not in features.split(","):
         count = count // 2 if count > 2 else 0  # vectors have 16 registers; 0: LLVM decides
-    mark(builder, interleave=count)
-
-
-def annotate(module: Any) -> None:
-    """Write the metadata of all marked loops of a finished module."""
-    for block, width, interleave in getattr(module, "lazyfuse_marks", ()):
-        latches = _innermost_latches(block)
-        if latches:
-            said = [_accesses(module), *(_one_vector(module, width) if width else ())]
-            if interleave:
-                said.append(_side_by_side(module, interleave))
-            loop = _distinct(module, self_reference=True, operands=said)
-            for latch in latches:
-                latch.terminator.set_metadata("llvm.loop", loop)
+    mark(latch, interleave=count)
 
 
 def _group(module: Any) -> Any:
@@ -98,55 +87,3 @@ def _distinct(module: Any, self_reference: bool, operands: list[Any]) -> Any:
             return self is other
 
     return DistinctNode(module, operands, name=str(len(module.metadata)))
-
-
-def _innermost_latches(block: Any) -> list[Any]:
-    """The blocks that jump back to the head of the smallest loop around `block`."""
-    best: tuple[int, list[Any]] | None = None
-    for head, latches in _back_edges(block.function).items():
-        body = _loop_body(head, latches)
-        if block in body and (best is None or len(body) < best[0]):
-            best = len(body), latches
-    return best[1] if best else []
-
-
-def _successors(block: Any) -> list[Any]:
-    from llvmlite import ir
-
-    return [op for op in block.terminator.operands if isinstance(op, ir.Block)]
-
-
-def _back_edges(function: Any) -> dict[Any, list[Any]]:
-    """Loop heads and the blocks that jump back to them, by depth-first search."""
-    found: dict[Any, list[Any]] = {}
-    entry = function.basic_blocks[0]
-    state = {entry: 1}  # 1: on the path, 2: done
-    path = [(entry, iter(_successors(entry)))]
-    while path:
-        block, following = path[-1]
-        for successor in following:
-            if state.get(successor) == 1:
-                found.setdefault(successor, []).append(block)
-            elif successor not in state:
-                state[successor] = 1
-                path.append((successor, iter(_successors(successor))))
-                break
-        else:
-            state[block] = 2
-            path.pop()
-    return found
-
-
-def _loop_body(head: Any, latches: list[Any]) -> set[Any]:
-    """The blocks of a natural loop: all that reach a latch without passing the head."""
-    predecessors: dict[Any, list[Any]] = {}
-    for block in head.function.basic_blocks:
-        for successor in _successors(block):
-            predecessors.setdefault(successor, []).append(block)
-    body, pending = {head}, list(latches)
-    while pending:
-        block = pending.pop()
-        if block not in body:
-            body.add(block)
-            pending.extend(predecessors.get(block, ()))
-    return body

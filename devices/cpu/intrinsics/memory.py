@@ -1,8 +1,8 @@
 """Loads, stores, private arrays and scalars of generated text, as LLVM instructions.
 
-Owns what `p[i]`, `local_f8(32)` and `scalar_f8(scalars, k)` emit (numba_runtime.py lists them). A
-value is one LLVM value, a complex number two: LLVM would split the access to a pair, and drop the
-access group of loops. Importing it loads nothing heavy.
+Owns what `p[i]`, `local_f8(32)` and `scalar_f8(scalars, k)` emit (builtins.py lists them). A value
+is one LLVM value, a complex number two: LLVM would split the access to a pair, and drop the access
+group of loops. Importing it loads nothing heavy.
 """
 
 from __future__ import annotations

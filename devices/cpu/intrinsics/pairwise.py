@@ -1,8 +1,8 @@
 """NumPy's pairwise sum of contiguous floats, as LLVM functions that every CPU runs in vectors.
 
-Owns `pairwise_f8(pointer, count)`, `_f4`, `_c16` and `_c8` of generated text (numba_runtime.py
-lists them). The order of additions is NumPy's, and so are the bits; eight accumulators are one
-vector. Importing it loads nothing heavy.
+Owns `pairwise_f8(pointer, count)`, `_f4`, `_c16` and `_c8` of generated text (builtins.py lists
+them). The order of additions is NumPy's, and so are the bits; eight accumulators are one vector.
+Importing it loads nothing heavy.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ def emit(builder: Any, code: str, pointer: Any, count: Any) -> tuple[Any, ...]:
 def _function(module: Any, code: str) -> Any:
     """`lf_pairwise_<code>(pointer to floats, number of elements)` of a module."""
     name = f"lf_pairwise_{code}"
-    known = module.globals.get(name)
-    return known if known is not None else _Writer(module, name, code).write()
+    return module.globals.get(name) or _Writer(module, name, code).write()
 
 
 class _Writer:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from lazyfuse import config
 from lazyfuse.codegen.graph.node import Node
+from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.devices.dask import device as scheduler
 from lazyfuse.runtime.chunked import graph, run
 from lazyfuse.runtime.chunked.demand import Unchunkable
@@ -62,9 +63,7 @@ def chunks(grid: Grid, node: Node) -> str:
     """The chunks of an array in words."""
     largest = [max(sizes, default=0) for sizes in grid.chunks]
     count = len(grid)
-    size = node.dtype.itemsize
-    for length in largest:
-        size *= length
+    size = node.dtype.itemsize * size_of(tuple(largest))
     return f"{count} chunk{'s' * (count != 1)} of {largest}, {size / 1e6:.3g} MB"
 
 

@@ -134,10 +134,7 @@ def divided(
                     if each.shape[axis - missing] != 1:
                         cuts[axis] |= {low, low + length}
     edges = [list(itertools.pairwise(sorted(cut))) for cut in cuts]
-    count = 1
-    for edge in edges:
-        count *= len(edge)
-    if count > MOST_BOXES:
+    if size_of(tuple(map(len, edges))) > MOST_BOXES:
         return []
     found: list[tuple[Box, Ints]] = []
     for bounds in itertools.product(*edges):
@@ -241,7 +238,7 @@ def _part(array: Array, start: Shape, size: Shape) -> Array:
 
 def _joined(boxes: list[tuple[Box, Ints]]) -> list[Box]:
     """Boxes whose arrays lie alike, as parts of one loop nest."""
-    boxes.sort(key=lambda each: -_volume(each[0].shape))
+    boxes.sort(key=lambda each: -size_of(each[0].shape))
     groups: list[tuple[Box, Ints, list[Any], list[tuple[Shape, Ints]]]] = []
     for box_, numbers in boxes:
         steps = _steps(box_)
@@ -285,13 +282,6 @@ def _steps(box_: Box) -> list[Any]:
 def _agree(steps: list[Any], first: list[Any]) -> bool:
     """Whether a box may run in the loops of a larger one, which has every axis that it has."""
     return all(own is None or own == other for own, other in zip(steps, first, strict=True))
-
-
-def _volume(shape: Shape) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size
 
 
 def shown(run: Any, index: int) -> Moved:

@@ -51,7 +51,7 @@ FEWEST = 1 << 12
 
 
 class Routine:
-    """A loop nest written by hand, in the language of `devices/cpu/numba_runtime.py`.
+    """A loop nest written by hand, in the language of `devices/cpu/frontend/builtins.py`.
 
     `sizes` names the integers that each chunk has of its own (counts, positions, ...), `arrays` the
     array arguments with their dtypes ("f8", ...), `scalars` those that all chunks share. In `body`
@@ -201,7 +201,7 @@ def verdict(call: HostCall) -> Verdict:
     if not config.options.routines:
         return Verdict(False, "routines are switched off")
     if "numba" not in devices.cpu().traits.languages:
-        return Verdict(False, "numba is not installed")
+        return Verdict(False, "llvmlite is not installed")
     count = threads()
     return Verdict(True, f"compiled loops on {count} thread{'s' * (count != 1)}")
 

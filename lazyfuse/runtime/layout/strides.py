@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -115,11 +116,7 @@ def around(dense_shape: tuple[int, ...], layout: Layout) -> tuple[Any, ...] | No
     box = _box(dense_shape, layout)
     if box is None:
         return None
-    covered = size = 1
-    for n, (start, stop) in zip(dense_shape, box, strict=True):
-        size *= n
-        covered *= stop - start
-    if 2 * covered < size:
+    if 2 * math.prod([stop - start for start, stop in box]) < math.prod(dense_shape):
         return None
     slabs: list[tuple[slice, ...]] = []
     inner: list[slice] = []
@@ -143,9 +140,7 @@ def _box(dense_shape: tuple[int, ...], layout: Layout) -> list[tuple[int, int]] 
                 return None
             lengths[stride] = length
     box: list[tuple[int, int]] = []
-    rest, step = layout.offset, 1
-    for n in dense_shape:
-        step *= n
+    rest, step = layout.offset, math.prod(dense_shape)
     for n in dense_shape:
         step //= n
         start, rest = divmod(rest, step)

@@ -6,8 +6,6 @@ and writes the file; offload.py decides with the figures.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -269,15 +267,8 @@ def lines(costs: dict[str, Costs]) -> list[tuple[str, ...]]:
 
 
 def show(costs: dict[str, Costs]) -> None:
-    """Print the table: with rich where it is installed."""
-    header, *body = lines(costs)
-    if importlib.util.find_spec("rich") is None:
-        for line in [header, *body]:
-            print("  ".join(text.rjust(len(name)) for text, name in zip(line, header, strict=True)))
-        return
-    table = importlib.import_module("rich.table").Table(title="costs by device")
-    for name in header:
-        table.add_column(name, justify="right", no_wrap=False)
-    for line in body:
-        table.add_row(*line)
-    importlib.import_module("rich.console").Console(width=132).print(table)
+    """Print the table."""
+    table = lines(costs)
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for line in table:
+        print("  ".join(map(str.rjust, line, widths)))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lazyfuse.devices.base import Source
-from lazyfuse.devices.cpu import compiler, llvm_compiler
+from lazyfuse.devices.cpu import llvm_compiler
 from lazyfuse.devices.cpu.device import CPU
 from lazyfuse.devices.pools.vector_math import machine
 from tests.devices.sources import launch_of, map_source
@@ -36,7 +36,7 @@ def test_independent_loops_vectorise_whatever_the_number_of_pointers(inputs: int
 
 @x86_only
 def test_independent_loops_need_no_run_time_checks() -> None:
-    marked, plain = (compiler.compile_source(many_operands(8, yes)) for yes in (True, False))
+    marked, plain = (llvm_compiler.compile_source(many_operands(8, yes)) for yes in (True, False))
     assert len(marked) < len(plain)
 
 

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lazyfuse.devices.base import Array, DeviceError, Source
-from lazyfuse.devices.cpu import numba_runtime, vector_loops
+from lazyfuse.devices.base import Array, Source
+from lazyfuse.devices.cpu import vector_loops
 from lazyfuse.devices.cpu.device import CPU
 from lazyfuse.devices.cpu.launch import Scratch
 from lazyfuse.devices.pools import object_code, vector_math
 from lazyfuse.devices.pools.disk_cache import DiskCache
-from lazyfuse.devices.pools.target import target
 from tests.devices.sources import launch_of, map_source
 
 SPECIAL = [
@@ -128,10 +127,6 @@ def test_working_memory_that_is_let_go_of_is_not_read(
         assert np.array_equal(found, expected)
 
 
-def test_vectors_are_as_wide_as_in_compiled_text() -> None:
-    assert target()[1] == numba_runtime.target_features()
-
-
 def test_it_is_kept_on_disk(tmp_path: Path) -> None:
     for stores in (1, 0):
         device = CPU(disk=DiskCache(str(tmp_path / "programs"), 1 << 24))
@@ -139,21 +134,11 @@ def test_it_is_kept_on_disk(tmp_path: Path) -> None:
         assert device.info()["programs"]["disk"]["stores"] == stores
 
 
-def test_numba_set_up_otherwise_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NUMBA_ENABLE_AVX", "0")
-    target.cache_clear()
-    try:
-        with pytest.raises(DeviceError, match="NUMBA_ENABLE_AVX"):
-            target()
-    finally:
-        target.cache_clear()
-
-
 def test_without_a_simd_version_the_scalar_function_is_called(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(vector_math, "vector_symbol", lambda *_: ("", 0))
-    cpu, features = target()
+    cpu, features = object_code.target()
     text = vector_loops.llvm_text("exp", 8, features)
     code = vector_loops.emit(text, cpu, features)
     loop = vector_loops._wrapped(object_code.load(code, object_code.ENTRY), "exp", 8)

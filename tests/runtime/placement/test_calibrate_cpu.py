@@ -91,15 +91,10 @@ def test_the_file_comes_back_and_damage_is_nothing(file: File) -> None:
     file.write(times())
     assert file.read()["alone"] == times()["alone"]
     assert figures(file.read()) == figures(times())
-    for damage in (
-        b"{",
-        b"[]",
-        b'{"version": 2}',
-        b'{"version": 2, "rounds": 1, "alone": {"a": 1}}',
-    ):
-        file.disk.put(file.name, damage)
-        assert file.read() == {}
-    file.write(times(stored=float("nan")))
+    file.disk.put(file.name, b'{"version": 1}')
+    assert file.read() == {}
+    for path in Path(file.disk.directory).iterdir():
+        path.write_bytes(b"nothing that was written by us")
     assert file.read() == {}
 
 
@@ -117,11 +112,7 @@ def test_measuring_gives_times_for_every_size() -> None:
 def test_the_measured_addition_adds() -> None:
     pytest.importorskip("llvmlite")
     device: Any = devices.cpu()
-    source = calibrate_cpu.Source(
-        "llvm", calibrate_cpu.ENTRY, calibrate_cpu.ADDITION, 1, ("f8",) * 3, ()
-    )
-    code = device.programs.code(source, calibrate_cpu.object_code.emit, calibrate_cpu.ENTRY)
-    add = calibrate_cpu.NumbaProgram(source, code, device.work)
+    add = calibrate_cpu._program(device, calibrate_cpu.ENTRY, calibrate_cpu.ADDITION)
     a, b, c = (numpy.random.default_rng(k).normal(size=4096) for k in range(3))
     add.launch(calibrate_cpu._launch((a, b, c), 4096, 8))
     assert (c == a + b).all()

@@ -443,12 +443,7 @@ def test_figures_that_cannot_be_kept_serve_this_process_C11(tmp_path: Path, obst
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("rich", [True, False])
-def test_figures_are_shown_C11(
-    rich: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not rich:
-        monkeypatch.setattr(calibrate.importlib.util, "find_spec", lambda name: None)
+def test_figures_are_shown_C11(capsys: pytest.CaptureFixture[str]) -> None:
     calibrate.show({"cpu": home(2e9), "opencl:0": discrete(3e9, Link(1e-5, 4e9))})
     text = capsys.readouterr().out
     for part in ("cpu", "numba", "opencl:0", "shared", "4.0", "build ms"):

@@ -1,40 +1,4 @@
-"""The names that generated text of language "numba" may use. Owns their meaning; launches nothing.
-
-Importing this module loads nothing heavy; `namespace()` loads numba.
-
-- `pointer_f8(address)` ... one per dtype: int64 -> typed pointer `p`; `p[i]` loads, `p[i] = v`
-  stores (`b1` is read and written as uint8). No alignment is assumed.
-- `select(condition, a, b)`: a where the condition holds, else b; both are computed.
-- `shifted(pointer, k)`: the pointer to element k.
-- `local_f8(32)` ...: a private array of a literal length on the stack, uninitialised.
-- `scalar_f8(scalars, k)` ...: slot k of the scalars (16 bytes each), as a value of that dtype.
-- `vm_NAME` (f8), `vmf_NAME` (f4): the functions listed in vector_math.py. Same argument, same bits,
-  wherever it stands in an array.
-- `pairwise_f8(pointer, count)`, `_f4`, `_c8`, `_c16`: the sum of contiguous elements in NumPy's
-  order.
-- `compact_8(out, data, mask, count, room)`, `_1`, `_2`, `_4`, `_16`: the elements (of 8, 1, 2, 4,
-  16 bytes) that a mask of bytes keeps, see compact.py.
-- `read_bytes(out, table, index, count)`: entries of a table of 256 bytes, see byte_table.py.
-- `stream(address, pointer, bytes)`: copy from a `local_` buffer past caches (streaming_store.py);
-  `fence_streaming_stores()` once before the end of a text that streams.
-- `one_vector()`: the same for a loop of eight iterations, which become one vector.
-- `independent()` as a statement in a loop's body: no iteration of the innermost loop around it
-  reads or writes through a pointer what another iteration writes. Such a loop vectorises with any
-  number of pointers and without run-time checks. Within an iteration the order of loads and stores
-  is kept, so an output may be the same memory as an input *of the same layout*; load every input
-  into a variable before the first store. Not for loops that accumulate in memory. Ignored in
-  helper functions. `independent_2()`, `independent_4()`: 2 or 4 iterations side by side (fewer
-  where vectors have 16 registers).
-- `clear_flags()`, `test_flags()`: the IEEE flags of this thread (1 divide, 2 over, 4 under,
-  8 invalid). They may include exceptions that NumPy would not report: a comparison with NaN, both
-  arms of a select, infinite or huge arguments of exp, pow, sin, cos. Only "under" may be missing.
-- `CONVERTS_WIDE`: whether this machine turns vectors of int64 into vectors of float64 and back.
-- `njit`: for helper functions, compiled once per process and inlined by LLVM; numba's types
-  (`int8` ... `uint64`, `float32`, `float64`, `complex64`, `complex128`, `boolean`) as casts; `np`
-  and `math`.
-
-Floating-point arithmetic is as written: no contraction, no reassociation, NumPy's error model.
-"""
+"""The names of language "numba" in numba's terms: what builtins.py emits, for numba to compile."""
 
 from __future__ import annotations
 
@@ -45,25 +9,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..caches import CONSTANT, DTYPES, cached
-from ..late_imports import module as heavy
-from ..pools import vector_math
-from .frontend import builtins, kinds
-from .frontend.kinds import Unsupported
-from .frontend.values import Value, llvm_type
-from .intrinsics import memory
+from lazyfuse.devices.caches import CONSTANT, DTYPES, cached
+from lazyfuse.devices.cpu.frontend import builtins, kinds
+from lazyfuse.devices.cpu.frontend.kinds import Unsupported
+from lazyfuse.devices.cpu.frontend.values import Value, llvm_type
+from lazyfuse.devices.cpu.intrinsics import memory
+from lazyfuse.devices.late_imports import module as heavy
+from lazyfuse.devices.pools import vector_math
 
 _TYPE_NAMES = {code: name for name, code in kinds.TYPES.items()}
 
 
 @cached(1, CONSTANT, clears=False)
 def namespace() -> dict[str, Any]:
-    """All names of the module's docstring; the globals of each program are a copy.
+    """All names of builtins.py; the globals of each program are a copy.
 
     numba knows the functions after its contexts' next `refresh`.
     """
     types, features = heavy("numba.core.types"), target_features()
-    names: dict[str, Any] = {"np": np, "math": math, "njit": _helpers()}
+    names: dict[str, Any] = {"np": np, "math": math, "njit": helpers()}
     names |= {name: getattr(types, name) for name in kinds.TYPES}
     names["CONVERTS_WIDE"] = vector_math.converts_wide(features)
     return names | {name: _known(each, features) for name, each in builtins.OWN.items()}
@@ -75,7 +39,7 @@ def target_features() -> str:
     return str(heavy("numba.core.registry").cpu_target.target_context.codegen()._tm_features)
 
 
-def _helpers() -> Any:
+def helpers() -> Any:
     """`njit` for helper functions. Programs with the same text share the helper."""
     dispatcher = heavy("numba.core.registry").CPUDispatcher
     known: dict[Any, Any] = {}
@@ -135,6 +99,7 @@ class _Walk(NamedTuple):
     builder: Any
     features: str
     depth: int = 0
+    latches: tuple[Any, ...] = ()
 
 
 def _known(emit: builtins.Function, features: str) -> Any:

@@ -1,8 +1,8 @@
-"""Text of language "numba" -> object code. Owns the use of numba as a compiler, and only that.
+"""Text of language "numba" -> object code by numba: the judge of what devices/cpu/ compiles.
 
 numba types and lowers the text. Its LLVM module is optimised and emitted here as one object file
 that exports only `ENTRY`. It never enters numba's own engine, which could not free it and
-ends the process at an unknown symbol. Importing this module loads nothing heavy.
+ends the process at an unknown symbol.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import linecache
 import sys
 from typing import Any
 
-from ..base import DeviceError, Source
-from ..caches import CONSTANT, cached
-from ..late_imports import module as heavy
-from ..pools import object_code
-from . import llvm_compiler, numba_runtime
-from .intrinsics import loop_metadata
+from lazyfuse.devices.base import DeviceError, Source
+from lazyfuse.devices.caches import CONSTANT, cached
+from lazyfuse.devices.cpu import llvm_compiler
+from lazyfuse.devices.late_imports import module as heavy
+from lazyfuse.devices.pools import object_code
+from tests.helpers import numba_runtime
 
 ERROR_STATUS = -1  # what the entry returns when the text raised a Python exception
 
@@ -131,8 +131,7 @@ def _library_class() -> Any:
         object_code = b""
 
         def add_ir_module(self, ir_module: Any) -> None:
-            """Annotate while instructions are still Python objects, then continue as numba does."""
-            loop_metadata.annotate(ir_module)
+            """Ask for full vectors, then continue as numba does."""
             if self.has_vector_math:
                 llvm_compiler.prefer_full_vectors(ir_module, numba_runtime.target_features())
             super().add_ir_module(ir_module)
