@@ -13,9 +13,11 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+
+from lazyfuse.tools.explain_loops import LoopState as Loop
 
 ROOT = Path(__file__).parents[2]
 CHILD = str(ROOT / "benchmarks/loops/child.py")
@@ -24,20 +26,6 @@ WAIT = 10.0  # seconds for what is being compiled in the background
 WAYS = {"python": (), "lazyfuse": ("-m", "lazyfuse"), "numba": ()}
 
 Job = dict[str, Any]
-
-
-class Loop(NamedTuple):
-    """What `lazyfuse.explain_loops` says of a loop."""
-
-    file: str
-    line: int
-    code: str
-    turns: int
-    seconds: float
-    compiled_turns: int
-    compiled_seconds: float
-    left: int
-    stays: str
 
 
 class Child:

@@ -20,6 +20,7 @@ from lazyfuse.loops import kinds
 from lazyfuse.loops.expressions import Expressions
 from lazyfuse.loops.kinds import UNBOUND, ArrayKind, Object
 from lazyfuse.loops.leaving import copied
+from lazyfuse.loops.names import stored
 from lazyfuse.loops.text import BITS, Again, Item, Leaves, Maybe, Number, Part, Refused, Row, Value
 from lazyfuse.registry import THEIRS
 
@@ -308,15 +309,11 @@ class Callee:
             (getattr, (function, "__defaults__"), function.__defaults__),
             (getattr, (function, "__kwdefaults__"), function.__kwdefaults__),
         ]
-        stored = set(code.co_cellvars) | {
-            each.id
-            for each in ast.walk(tree)
-            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
-        }
+        assigned = {*code.co_cellvars, *stored(tree)}
         self.same = {
             name: each.id
             for name, each in given.items()
-            if isinstance(each, ast.Name) and name not in stored
+            if isinstance(each, ast.Name) and name not in assigned
         }
         self.given = {prefix + name: x for name, x in given.items() if name not in self.same}
         own = {each for each in code.co_varnames if each not in given and each[0] != "."}

@@ -180,15 +180,6 @@ class Version:
             value: Any = UNBOUND
             if kind is None or (flag and not words[flag]):
                 pass
-            elif how == "f8" or how == "i8" or how == "b1":
-                number = floats[slot] if how == "f8" else words[slot]
-                if "|" in kind:
-                    kind = kind.split("|")[words[slot + 2]]
-                value = kinds.MAKERS[kind](number)
-            elif how == "c16":
-                if "|" in kind:
-                    kind = kind.split("|")[words[slot + 2]]
-                value = kinds.MAKERS[kind](complex(floats[slot], floats[slot + 1]))
             elif how == "array":
                 origin, place, size = key = tuple(words[slot : slot + 3])
                 if origin < 0 and key not in own:
@@ -196,11 +187,18 @@ class Version:
                     real = np.frombuffer(raw, np.dtype(kind.code)).copy()
                     own[key] = wrap(real) if is_ours else real
                 value = own[key] if origin < 0 else held[self.meant.origins[origin]]
-            else:
+            elif how == "view":
                 base = held[kind.base]
                 *keys, count = words[slot : slot + base.ndim + 1]
                 keys[kind.axis] = slice(keys[kind.axis], keys[kind.axis] + count)
                 value = base[tuple(keys)]
+            else:
+                number: Any = words[slot] if how in ("i8", "b1") else floats[slot]
+                if how == "c16":
+                    number = complex(number, floats[slot + 1])
+                if "|" in kind:
+                    kind = kind.split("|")[words[slot + 2]]
+                value = kinds.MAKERS[kind](number)
             made.append(value)
         return made or [UNBOUND] * len(self.stored)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import OTHER, ArrayKind, Object
-from lazyfuse.loops.rows import _UFUNCS as UFUNCS
+from lazyfuse.loops.rows import UFUNCS
 from lazyfuse.loops.text import Item, Known, Leaves, Maybe, Number, Row, Value, View
 from lazyfuse.loops.ufuncs import Ufuncs
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from lazyfuse.arrays.ndarray import geometry, ndarray
 
-NAMES = {"enumerate": enumerate, "zip": zip, "reversed": reversed}
+NAMES = ("enumerate", "zip", "reversed")
 MARK = "items{}__"
 """The names of what such calls are given, in the text of a compiled loop."""
 

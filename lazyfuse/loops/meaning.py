@@ -15,6 +15,7 @@ from typing import Any
 
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import OTHER, UNBOUND, ArrayKind
+from lazyfuse.loops.names import stored
 from lazyfuse.loops.text import (
     APPENDED,
     ARENA,
@@ -138,16 +139,15 @@ class Writer(Turns):
     def _enter(self) -> list[str]:
         """Read what the loop begins with."""
         self.indent = 1
-        stored = self.stored
         for name, kind in sorted(self.entry.items()):
-            if name == "*" or (kind == kinds.LIST and name not in stored):
+            if name == "*" or (kind == kinds.LIST and name not in self.stored):
                 continue
             if kind == kinds.RANGE:
                 at = self._take(3)
                 self.enters.append((name, kind, at))
                 for k, word in enumerate(("start", "step", "count")):
                     self.put(f"{name}_{word} = meta[{at + k}]")
-            elif name in stored and (
+            elif name in self.stored and (
                 kind in (OTHER, kinds.LIST)
                 or name in self.memory.forgotten
                 or not isinstance(kind, (str, ArrayKind))
@@ -164,7 +164,7 @@ class Writer(Turns):
                 self.put(f"{pointer} = pointer_{kind.code}(meta[{at}])")
                 for k, word in enumerate(sizes):
                     self.put(f"{word} = meta[{at + 1 + k}]")
-                if name in stored:
+                if name in self.stored:
                     self.put(f"{origin} = {len(self.origins)}")
                 self.origins.append(name)
             elif isinstance(kind, str) and kind != OTHER:
@@ -188,7 +188,7 @@ class Writer(Turns):
     def _unit(self) -> None:
         unit = self.unit
         if isinstance(unit, ast.While):
-            self._while(unit)
+            self.on_while(unit)
             return
         self.put("stop = meta[2]")
         self.put("step = meta[3]")
@@ -313,7 +313,7 @@ class Writer(Turns):
     def _unpack(self, target: ast.Tuple, values: tuple[Any, ...]) -> None:
         if len(values) != len(target.elts):
             raise Leaves("a tuple of another length")
-        bound = self.stores(target)
+        bound = stored(target)
         places: list[Any] = []
         for place, value in zip(target.elts, values, strict=True):
             if not isinstance(place, ast.Subscript):

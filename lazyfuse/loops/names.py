@@ -8,15 +8,22 @@ DOTTED = "dot__{}__{}"
 """What the text calls an attribute of an object."""
 
 
+def stored(tree: ast.AST) -> set[str]:
+    """The names that a tree assigns."""
+    return {
+        each.id
+        for each in ast.walk(tree)
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+    }
+
+
 def attributes(unit: ast.AST) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Names and attributes of theirs: those that a loop may keep in variables, and those of them
     that it assigns. An attribute that it assigns belongs to one name: others may be its object.
     """
     read: set[tuple[str, str]] = set()
     written: dict[str, bool] = {}
-    names = {
-        x.id for x in ast.walk(unit) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)
-    }
+    names = stored(unit)
     for each in ast.walk(unit):
         if isinstance(each, ast.Attribute):
             is_known = isinstance(each.value, ast.Name) and each.value.id not in names

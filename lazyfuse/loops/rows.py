@@ -38,7 +38,7 @@ _SIGNS: dict[type[ast.operator], str] = {
     ast.BitOr: "|",
     ast.BitXor: "^",
 }
-_UFUNCS: dict[type[ast.AST], np.ufunc] = {
+UFUNCS: dict[type[ast.AST], np.ufunc] = {
     ast.Add: np.add,
     ast.Sub: np.subtract,
     ast.Mult: np.multiply,
@@ -211,7 +211,7 @@ class Rows(Places):
         return Row(code, count, lambda q: self.fitted(f"({a(q)} {sign} {b(q)})", code))
 
     def _by_ufunc(self, op: ast.operator, left: Value, right: Value) -> Row:
-        given, function = [left, right], _UFUNCS.get(type(op))
+        given, function = [left, right], UFUNCS.get(type(op))
         if isinstance(op, ast.Pow) and isinstance(right, Number):
             function = _POWERS.get(right.text)  # NumPy looks at the exponent
             given = [left]

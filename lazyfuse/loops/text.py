@@ -15,7 +15,7 @@ import numpy as np
 
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import OTHER, UNBOUND, ArrayKind
-from lazyfuse.loops.names import DOTTED, attributes
+from lazyfuse.loops.names import DOTTED, attributes, stored
 
 _PATIENCE = 1 << 20  # turns, with all statements in them, after which signals are looked at
 
@@ -261,11 +261,7 @@ class Text:
         self.temps = 0
         self.at = 0
         self.leaves: dict[int, dict[str, Any]] = {}
-        self.stored = {
-            each.id
-            for each in ast.walk(unit)
-            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
-        }
+        self.stored = stored(unit)
         self.stored |= {DOTTED.format(*each) for each in attributes(unit)[1]} & set(entry)
         self.slots: dict[tuple[str, Any], int] = {}
         self.counters: dict[int, int] = {}

@@ -12,6 +12,7 @@ from typing import Any
 from lazyfuse.loops import kinds
 from lazyfuse.loops.calls import Calls
 from lazyfuse.loops.kinds import ArrayKind
+from lazyfuse.loops.names import stored
 from lazyfuse.loops.text import BITS, BROKE, FINISHED, Known, Leaves, Number, Refused, Row
 
 
@@ -41,9 +42,6 @@ class Turns(Calls):
         self.dead = True
 
     def on_while(self, node: ast.While) -> None:
-        self._while(node)
-
-    def _while(self, node: ast.While) -> None:
         at, is_unit = self.at, node is self.unit
         with self.loop_of(node) as again:
             _, breaks, _, broke = self.loops[-1]
@@ -51,9 +49,7 @@ class Turns(Calls):
             self.at = at
             test = self.truth(node.test)
             self.settle()
-            if self.memory.logs and not self.called:
-                test = self.temp(test)
-                self.kept_for_good()
+            test = self._tested(test)
             if is_unit:
                 self.put("cur = cur + 1")  # its turns
             self.open(f"if not ({test}):")
@@ -73,6 +69,13 @@ class Turns(Calls):
             self.dead = not is_unit  # nothing comes after it
         elif node.orelse and not is_unit:
             self._choice(f"not {broke}", node, node.orelse, [])
+
+    def _tested(self, test: str) -> str:
+        """A test, behind which what functions have written stays written."""
+        if self.memory.logs and not self.called:
+            test = self.temp(test)
+            self.kept_for_good()
+        return test
 
     def _turn(self, node: ast.For | ast.While) -> None:
         """The beginning of a turn."""
@@ -96,7 +99,7 @@ class Turns(Calls):
             start, stop, step, by = self.range(node.iter)
             begin, count = start, stop
         else:
-            assigned = {name for each in node.body for name in self.stores(each)}
+            assigned = {name for each in node.body for name in stored(each)}
             if assigned & self.names(node.iter):
                 raise Leaves("a loop over what it assigns")
             count, item = self.items(node.iter)
@@ -219,15 +222,6 @@ class Turns(Calls):
             self.temp(row.element(now)), part.code, BITS.get(part.code, 63)
         )
 
-    @staticmethod
-    def stores(node: ast.AST) -> set[str]:
-        """The names that a statement assigns."""
-        return {
-            each.id
-            for each in ast.walk(node)
-            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
-        }
-
     def range(self, node: ast.expr) -> tuple[str, str, str, int]:
         """Start, stop and step of a range, and its step if that is known already."""
         if not isinstance(node, ast.Call) or node.keywords or not 1 <= len(node.args) <= 3:
@@ -255,9 +249,7 @@ class Turns(Calls):
         self, test: str, node: ast.stmt, body: list[ast.stmt], orelse: list[ast.stmt]
     ) -> None:
         self.settle()
-        if self.memory.logs and not self.called:
-            test = self.temp(test)
-            self.kept_for_good()
+        test = self._tested(test)
         before = dict(self.kinds)
         self.open(f"if {test}:")
         self.body(body)

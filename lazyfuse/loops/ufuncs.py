@@ -127,6 +127,6 @@ class Ufuncs(Rows):
             raise Leaves("a function that converts its operands")
         if row.part is not None:
             return row.part
-        if code not in ("f8", "i8", "c16"):
+        if code not in kinds.WIDE:
             raise Leaves("a function of an expression of this type")
         return self.computed(row)
