@@ -100,8 +100,7 @@ def test_a_loop_of_a_method_is_compiled(n: int) -> None:
 def test_an_exception_in_an_accelerated_loop_has_its_line() -> None:
     with pytest.raises(IndexError, match="index 300 is out of bounds") as caught:
         total(2)(np.ones(300), 301)
-    entry = caught.traceback[-1]
-    assert str(entry.path) == __file__
+    (entry,) = [each for each in caught.traceback[1:] if str(each.path) == __file__]
     assert str(entry.statement).strip() == "s += v[i] * k"
 
 
