@@ -21,6 +21,7 @@ from lazyfuse.loops.expressions import Expressions
 from lazyfuse.loops.kinds import UNBOUND, ArrayKind, Object
 from lazyfuse.loops.leaving import copied
 from lazyfuse.loops.names import stored
+from lazyfuse.loops.objects import Letter
 from lazyfuse.loops.text import BITS, Again, Item, Leaves, Maybe, Number, Part, Refused, Row, Value
 from lazyfuse.registry import THEIRS
 
@@ -59,7 +60,17 @@ class Calls(Expressions):
             return tuple([self.kept(self.binary(op, a, b)) for op in (ast.FloorDiv(), ast.Mod())])
         if function in (min, max) and len(node.args) >= 2:
             return self._least(node.args, function is max, wanted)
+        if function in (ord, int) and len(node.args) == 1:
+            item = self.item(node.args[0])
+            if isinstance(item, Letter):
+                return self._code(item, function is int)
+            if isinstance(item, Number) and function is int:
+                return _int(self, [item])
+            raise Leaves("a function")
         if function is len and len(node.args) == 1:
+            held = self.sequence(node.args[0])
+            if held is not None:
+                return Number(self.size(held), "int", kinds.SMALL)
             return Number(self.array(node.args[0]).sizes[0], "int", kinds.SMALL)
         if function is np.dot and len(node.args) == 2:
             return self.dot(self.value(node.args[0]), self.value(node.args[1]), by_matmul=False)
@@ -91,6 +102,13 @@ class Calls(Expressions):
             self.note_maker(original)
             return self.ufunc(function, given)
         raise Leaves("a function")
+
+    def _code(self, letter: Letter, is_digit: bool) -> Number:
+        """`ord(letter)`, or `int(letter)` of a digit."""
+        if not is_digit:
+            return Number(letter.text, "int", 21)
+        self.leave(f"({letter.text} < 48) | ({letter.text} > 57)")
+        return Number(f"({letter.text} - 48)", "int", 4)
 
     def _cast(self, value: Number, code: str) -> Number:
         """`np.int16(value)`: leaves where the number is out of range."""
@@ -193,7 +211,7 @@ class Calls(Expressions):
                 self.memory.aliases(each)
         self.constants += callee.constants
         callee.results = []
-        given = [(name, self.value(each)) for name, each in callee.given.items()]
+        given = [(name, self.item(each)) for name, each in callee.given.items()]
         for name in callee.same.values():
             if isinstance(self.kinds.get(name), Maybe):
                 self.value(ast.Name(name, ast.Load()))
@@ -501,7 +519,6 @@ _SIMPLE: dict[Any, tuple[Callable[[Calls, list[Any]], Value], int]] = {
         function: (call, 1)
         for function, call in {
             abs: _abs,
-            int: _int,
             float: _float,
             bool: _bool,
             complex: _complex,

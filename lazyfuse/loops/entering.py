@@ -7,21 +7,36 @@ own and for what it appends to lists.
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple
+from array import array
+from types import NoneType
+from typing import Any
 
 import numpy as np
 
+from lazyfuse.arrays.base import NATIVE
 from lazyfuse.arrays.ndarray import export, ndarray, wrap
 from lazyfuse.devices.base import ALONE, Source
 from lazyfuse.loops import kinds
-from lazyfuse.loops.kinds import RANGE, UNBOUND, ArrayKind
+from lazyfuse.loops.kinds import (
+    LETTER,
+    LONG,
+    OTHER,
+    RANGE,
+    UNBOUND,
+    ArrayKind,
+    Literal,
+    Object,
+    Sequence,
+    Unbound,
+)  # fmt: skip
 from lazyfuse.loops.names import DOTTED
+from lazyfuse.loops.objects import TABLE
 from lazyfuse.loops.text import (
-    APPENDED,
     ARENA,
     END,
     LOG,
     LOGGED,
+    OBJECTS,
     ROOM,
     SCRATCH,
     Meant,
@@ -30,31 +45,39 @@ from lazyfuse.loops.text import (
 from lazyfuse.loops.ufuncs import addresses
 from lazyfuse.runtime.layout.meta_arrays import address
 from lazyfuse.runtime.placement import devices
+from lazyfuse.runtime.scheduling import evaluate
 
 _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 _LEAST, _MOST = 1 << 13, 1 << 21
 """Numbers for which memory for arrays of the loop's own is."""
-
-
-class Out(NamedTuple):
-    """What a compiled loop has left."""
-
-    code: int
-    values: list[Any]
-    """Of the names that it assigns; `UNBOUND` for those that keep their values."""
-    words: Any
+_BY_VALUE = (int, ndarray, np.ndarray)
+"""Types of which some values have a kind, and others have none."""
+_TABLE = ctypes.addressof(TABLE)
+_PENDING = -2
+"""What C says where an array has to be exported first (native/entering.c)."""
 
 
 class Version:
     """A loop compiled for names of certain kinds."""
 
-    def __init__(self, stored: list[str], written: list[tuple[str, str]], meant: Meant) -> None:
-        self.meant, self.written = meant, written
+    def __init__(
+        self,
+        names: list[str],
+        stored: list[str],
+        written: list[tuple[str, str]],
+        entry: dict[str, Any],
+        held: dict[str, Any],
+        meant: Meant,
+    ) -> None:
+        self.meant, self.written, self.names = meant, written, names
+        self.form = entry.get("*", "")
         self.stored = [*stored, *[DOTTED.format(*each) for each in written]]
         self.source = Source("numba", ALONE, meant.text, 0, (), ())
         self.call: Any = None
         self.program: Any = None
+        self.entry = 0
         self.arena: Any = None
+        self.types: list[type] = []
         self.enters = [
             (name, kind, at, _how(kind)) for name, kind, at in meant.enters if kind is not UNBOUND
         ]
@@ -63,6 +86,11 @@ class Version:
             for code, left in meant.leaves.items()
         }
         self.loops = [(at, addresses(each, index)) for each, index, at in meant.functions]
+        self.is_plain = meant.makes is None and not (
+            self.loops or meant.blocks or meant.appended or meant.logs or written
+        )
+        self.rows = self._packed(entry, held) if NATIVE is not None else None
+        self.packed_exits = {code: _packed_exit(each) for code, each in self.exits.items()}
         self.Words = ctypes.c_int64 * meant.words
         self.Floats = ctypes.c_double * meant.words
 
@@ -73,7 +101,8 @@ class Version:
             device.prepare_loops()
             self.program = device.soon(self.source)
             if self.program is not None:
-                self.call = _ENTRY(self.program.entry)
+                self.entry = self.program.entry
+                self.call = _ENTRY(self.entry)
         return self.call is not None
 
     def why_never(self) -> str:
@@ -84,22 +113,61 @@ class Version:
         """Whether the functions that it contains are still those of the program."""
         return all(get(*given) is value for get, given, value in self.meant.constants)
 
-    def enter(self, first: tuple[int, ...], held: dict[str, Any]) -> Out | None:
-        """Run the loop for names with these values; None where they do not fit after all.
+    def enter(
+        self, first: tuple[int, ...], values: list[Any], held: dict[str, Any] | None = None
+    ) -> tuple[int, list[Any], Any] | None:
+        """Run the loop for names with these values; None where they do not fit. How it ended, the
+        values of the names that it assigns (`UNBOUND` for those that keep theirs), its words.
 
-        `first`: whom to ask for signals, the counter, stop and step. Attributes and lists have got
+        `first`: whom to ask for signals, the counter, stop and step. `held`: values of the kinds
+        for which this is, by name; without it C looks at the kinds. Attributes and lists have got
         their values when it returns.
         """
-        meant = self.meant
         words = self.Words(*first)
-        floats = self.Floats.from_buffer(words)
-        most, kept = self._values(words, floats, held)
-        if most < 0:
+        words[OBJECTS] = _TABLE
+        if held is None:
+            filled = NATIVE.loop_fill(self.rows, values, words)
+            if filled == _PENDING and not any(map(is_in_chunks, values)):
+                # whatever happens meanwhile, reads and writes go to this memory
+                ready = [export(x) if type(x) is ndarray else x for x in values]
+                filled = NATIVE.loop_fill(self.rows, ready, words)
+        else:
+            filled = self._values(words, held)
+        if type(filled) is int:
             return None
+        most = filled[0]  # the list keeps the others alive
+        if not self.is_plain or NATIVE is None:
+            held = held or dict(zip(self.names, values, strict=True))
+        ours, rooms = False, None  # type: bool, dict[str, Any] | None
+        if not self.is_plain and held is not None:
+            arranged = self._arrange(words, held, most)
+            if arranged is None:
+                return None
+            ours, rooms = arranged
+        if NATIVE is not None:
+            code, found = NATIVE.loop_call(self.entry, words, self.packed_exits, UNBOUND)
+        else:
+            memory = ctypes.addressof(words)
+            code, found = self.call(memory, memory), None
+        if found is None:
+            held = held or dict(zip(self.names, values, strict=True))
+            found = self._left(code, words, held, ours)
+        if rooms is not None and held is not None:
+            self._finish(words, held, found, rooms)
+        return code, found, words
+
+    def _arrange(
+        self, words: Any, held: dict[str, Any], most: int
+    ) -> tuple[bool, dict[str, Any]] | None:
+        """Give the loop memory; whether arrays that it makes are ours, and this memory; None if
+        it cannot run. `most`: the length of the longest axis.
+        """
+        meant = self.meant
+        rooms: dict[str, Any] = {}
         if meant.blocks:
-            kept.append(np.empty(2 * most * meant.blocks))
-            words[SCRATCH], words[ROOM] = address(kept[-1]), most
-        arena, is_ours = None, False
+            rooms["*blocks"] = np.empty(2 * most * meant.blocks)
+            words[SCRATCH], words[ROOM] = address(rooms["*blocks"]), most
+        is_ours = False
         if meant.makes is not None:
             whose = {type(held[name]) for name in meant.origins} | meant.makes
             if len(whose) != 1:
@@ -111,37 +179,32 @@ class Version:
                 arena = np.empty(size)
             words[ARENA] = address(arena)
             words[END] = words[ARENA] + arena.nbytes
-        appended = {}
-        if meant.lists:
-            if len({id(held[name]) for name in meant.lists}) != len(meant.lists):
-                return None
-            for name, (_, at) in meant.lists.items():
-                appended[name] = np.empty(2 * APPENDED, "i8")
-                words[at] = address(appended[name])
+            rooms["*arena"] = arena
+        appended = {id(held[name]) for name in meant.appended}
+        if any(id(held[name]) in appended for name in meant.iterated if name in held):
+            return None
         if meant.logs:
-            kept.append(np.empty(3 * LOGGED))
-            words[LOG] = address(kept[-1])
+            rooms["*log"] = np.empty(3 * LOGGED)
+            words[LOG] = address(rooms["*log"])
         for at, both in self.loops:
             words[at : at + 2] = list(both)
-        memory = ctypes.addressof(words)
-        code = self.call(memory, memory)
-        values = self._left(code, words, floats, held, is_ours)
-        self.arena = arena
-        for name, (kind, at) in meant.lists.items():
-            numbers = appended[name].view(kinds.register(kind))[: words[at + 1]]
-            new = numbers.astype(np.dtype(kinds.PYTHON.get(kind, kind)))
-            held[name].extend(new.tolist() if kind in kinds.PYTHON else list(new))
+        return is_ours, rooms
+
+    def _finish(
+        self, words: Any, held: dict[str, Any], values: list[Any], rooms: dict[str, Any]
+    ) -> None:
+        """Give attributes what the loop has given them; these values go from the list."""
+        self.arena = rooms.get("*arena")
         count = len(self.stored) - len(self.written)
         for (name, attribute), value in zip(self.written, values[count:], strict=True):
             if value is not UNBOUND:
                 setattr(held[name], attribute, value)
-        return Out(code, values[:count], words)
+        del values[count:]
 
-    def _values(self, words: Any, floats: Any, held: dict[str, Any]) -> tuple[int, list[Any]]:
-        """Write what the loop begins with; the length of the longest axis, and what is to be kept
-        alive.
-        """
-        most, kept = 64, []  # type: int, list[Any]
+    def _values(self, words: Any, held: dict[str, Any]) -> list[Any] | int:
+        """As C's loop_fill."""
+        kept: list[Any] = [64]
+        floats = self.Floats.from_buffer(words)
         for name, kind, at, how in self.enters:
             value = held[name]
             if how == "array":
@@ -149,21 +212,58 @@ class Version:
                     # whatever happens meanwhile, reads and writes go to this memory
                     value = export(value)
                     if kinds.of_array(value) != kind:
-                        return -1, kept
+                        return -1
                 kept.append(value)
                 size, shape = int(kind.code[1:]), value.shape
                 steps = [step // size for step in value.strides]
                 words[at : at + 1 + 2 * kind.rank] = [address(value), *shape, *steps]
-                most = max(most, *shape)
+                kept[0] = max(kept[0], *shape)
             elif how == "f8":
                 floats[at] = value
             elif how == "c16":
                 floats[at], floats[at + 1] = value.real, value.imag
+            elif how == "object":
+                words[at] = id(value)
             elif how == "range":
                 words[at : at + 3] = [value.start, value.step, len(value)]
             else:
                 words[at] = int(value)
-        return most, kept
+        return kept
+
+    def _packed(self, entry: dict[str, Any], held: dict[str, Any]) -> bytes | None:
+        """Rows for C: what a value has to be, which one it is, where its words are, and more of
+        its kind. None if C does not know such values.
+        """
+        places = {name: at for name, kind, at in self.meant.enters if kind is not UNBOUND}
+        rows: list[int] = []
+        for index, name in enumerate(self.names):
+            kind, at = entry.get(name, UNBOUND), places.get(name, 0)
+            if type(kind) is ArrayKind and at:
+                number = np.dtype(kind.code).num
+                bits = number | kind.rank << 8 | kind.unit << 16 | kind.writes << 17
+                rows += ord("a"), index, at, bits, 0
+            elif kind in ("int", LONG):
+                is_small = kind == "int" and (type(kind) is Literal or name not in self.stored)
+                rows += ord("i"), index, at, is_small, 0
+            elif kind in kinds.PYTHON:
+                rows += ord(kind[0]), index, at, 0, 0
+            elif kind == LETTER:
+                rows += ord("h"), index, at, 0, 0
+            elif type(kind) is Sequence:
+                first = held[name][:1] if type(held[name]) in (list, tuple) else ()
+                self.types.append(type(first[0]) if first else NoneType)
+                rows += ord("q"), index, at, id(type(held[name])), id(self.types[-1])
+            elif kind in kinds.SCALARS:
+                number = np.dtype(kind).num
+                rows += ord("s") | number << 8, index, at, id(kinds.MAKERS[kind]), 0
+            elif isinstance(kind, (Object, Unbound)):
+                rows += ord("o"), index, 0, id(kind.value if type(kind) is Object else kind), 0
+            elif type(kind) is ArrayKind or (kind == OTHER and type(held[name]) not in _BY_VALUE):
+                self.types.append(type(held[name]))
+                rows += ord("t"), index, 0, id(self.types[-1]), 0
+            else:
+                return None
+        return array("q", rows).tobytes()
 
     def _exit(self, name: str, kind: Any) -> tuple[Any, ...]:
         """How a name's value is read: its kind, where it is, where it says whether it is set."""
@@ -171,10 +271,9 @@ class Version:
             return None, 0, 0, ""
         return kind, self.meant.slots[name, kind], self.meant.flags.get(name, 0), _how(kind)
 
-    def _left(
-        self, code: int, words: Any, floats: Any, held: dict[str, Any], is_ours: bool
-    ) -> list[Any]:
+    def _left(self, code: int, words: Any, held: dict[str, Any], is_ours: bool) -> list[Any]:
         """The values that the loop has given to names and attributes."""
+        floats = self.Floats.from_buffer(words)
         made, own = [], {}  # type: list[Any], dict[Any, Any]
         for kind, slot, flag, how in self.exits.get(code, ()):
             value: Any = UNBOUND
@@ -192,6 +291,8 @@ class Version:
                 *keys, count = words[slot : slot + base.ndim + 1]
                 keys[kind.axis] = slice(keys[kind.axis], keys[kind.axis] + count)
                 value = base[tuple(keys)]
+            elif how == "object":  # nothing else has run since the loop looked at it
+                value = ctypes.cast(words[slot], ctypes.py_object).value
             else:
                 number: Any = words[slot] if how in ("i8", "b1") else floats[slot]
                 if how == "c16":
@@ -203,8 +304,34 @@ class Version:
         return made or [UNBOUND] * len(self.stored)
 
 
+def _packed_exit(rows: list[tuple[Any, ...]]) -> bytes | None:
+    """Rows for C: what a value is, where its words are, where it says whether they are set."""
+    made: list[int] = []
+    for kind, slot, flag, how in rows:
+        if how in ("array", "view"):
+            return None
+        if how == "object" or kind == LETTER:
+            made += ord("q" if how == "object" else "h"), slot, flag, 0, 0
+            continue
+        weak, _, last = str(kind or "u").rpartition("|")
+        is_numpys = kind is not None and last not in kinds.PYTHON
+        what = ord("s" if is_numpys else last[0]) | (ord(weak[0]) if weak else 0) << 8
+        made += what | (how == "f8") << 16, slot, flag, id(np.dtype(last)) if is_numpys else 0, 0
+    return array("q", made).tobytes()
+
+
+def is_in_chunks(value: Any) -> bool:
+    """Whether a value is an array in chunks: it may be larger than memory."""
+    if type(value) is not ndarray or evaluate.in_chunks is None:
+        return False
+    node = value._node if value._storage is None else value._storage.node
+    return node is not None and node.value is None and evaluate.in_chunks(node)
+
+
 def _how(kind: Any) -> str:
     """How values of a kind are written to words, and read."""
     if type(kind) is ArrayKind:
         return "array"
+    if type(kind) is Sequence:
+        return "object"
     return "view" if type(kind) is View else "range" if kind == RANGE else kinds.register(kind)

@@ -13,6 +13,8 @@ from typing import Any
 
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import OTHER, ArrayKind, Object
+from lazyfuse.loops.numbers import SIGNS
+from lazyfuse.loops.objects import Letter
 from lazyfuse.loops.rows import UFUNCS
 from lazyfuse.loops.text import Item, Known, Leaves, Maybe, Number, Row, Value, View
 from lazyfuse.loops.ufuncs import Ufuncs
@@ -74,12 +76,14 @@ class Expressions(Ufuncs):
             return found.text
         return self.as_truth(self.number(node))
 
-    def of_constant(self, node: ast.Constant) -> Value:
+    def of_constant(self, node: ast.Constant) -> Value | Letter:
         number = node.value
         if number is True or number is False:
             return Number(str(number), "bool")
         if type(number) is int and abs(number) < 1 << 63:
             return Number(f"int64({number})", "int", max(1, number.bit_length()))
+        if type(number) is str and len(number) == 1:
+            return Letter(f"int64({ord(number)})")
         if type(number) is float:
             return Number(self.float(number), "float")
         if type(number) is complex:
@@ -93,11 +97,15 @@ class Expressions(Ufuncs):
             return {"inf": "np.inf", "-inf": "(-np.inf)"}.get(str(number), "np.nan")
         return repr(number)
 
-    def of_name(self, node: ast.Name) -> Value:
+    def of_name(self, node: ast.Name) -> Any:
         kind = self.kinds.get(node.id, OTHER)
         if isinstance(kind, Maybe):
             self.leave(f"{node.id}_set == 0")  # asked again by later reads: this one may be skipped
             kind = kind.kind
+        if kind == kinds.LETTER:
+            return Letter(self.variable(node.id, kind))
+        if isinstance(kind, kinds.Sequence):
+            return self.sequence(node)
         if isinstance(kind, str) and kind != OTHER:
             if kind == kinds.LONG:
                 return Number(self.variable(node.id, kind), "int")
@@ -171,7 +179,7 @@ class Expressions(Ufuncs):
             and isinstance(constant, (int, float))
             and constant is not True
         ):
-            return self.of_constant(ast.Constant(-constant))
+            return self.number(ast.Constant(-constant))
         found = self.value(node.operand)
         if isinstance(found, Row):
             function = UFUNCS.get(type(node.op))
@@ -201,7 +209,11 @@ class Expressions(Ufuncs):
 
     def of_compare(self, node: ast.Compare, is_test: bool = False) -> Number:
         """A comparison. `is_test`: its type does not matter."""
-        left = self.value(node.left)
+        left = self.item(node.left)
+        if isinstance(left, Letter):
+            return self._letters(left, node)
+        if not isinstance(left, (Number, Row)):
+            raise Leaves("a comparison")
         if isinstance(left, Row) or (len(node.ops) == 1 and self.is_array(node.comparators[0])):
             right = self.value(node.comparators[0])
             function = UFUNCS.get(type(node.ops[0]))
@@ -232,6 +244,22 @@ class Expressions(Ufuncs):
         for _ in range(opened):
             self.close()
         return Number(f"({result})", kind)
+
+    def _letters(self, first: Letter, node: ast.Compare) -> Number:
+        """Comparisons of strings of one character."""
+        found = []
+        for operator, each in zip(node.ops, node.comparators, strict=True):
+            text = each.value if isinstance(each, ast.Constant) else None
+            if isinstance(operator, (ast.In, ast.NotIn)) and type(text) is str:
+                among = " | ".join(f"({first.text} == {ord(x)})" for x in text) or "False"
+                found.append(f"(not ({among}))" if isinstance(operator, ast.NotIn) else among)
+                continue
+            second = self.item(each)  # it has no effects
+            if not isinstance(second, Letter) or type(operator) not in SIGNS:
+                raise Leaves("a comparison of strings")
+            found.append(f"{first.text} {SIGNS[type(operator)]} {second.text}")
+            first = second
+        return Number(self.temp(" & ".join(f"({x})" for x in found)), "bool")
 
     def is_array(self, node: ast.expr) -> bool:
         kind = self.kinds.get(node.id) if isinstance(node, ast.Name) else None
@@ -299,7 +327,7 @@ class Expressions(Ufuncs):
     def of_attribute(self, node: ast.Attribute) -> Value:
         found = self.object(node)
         if type(found) in (float, int):
-            return self.of_constant(ast.Constant(found))
+            return self.number(ast.Constant(found))
         if isinstance(node.value, ast.Name) and node.attr == "size":
             sizes = " * ".join(self.array(node.value).sizes)
             return Number(f"({sizes})", "int", kinds.SMALL)

@@ -7,7 +7,7 @@ runs, if there is one:
         for TARGET in .part:
             BODY
         else:
-            if .part.__class__ is LOOP.kind and .part.wants():
+            if .part.__class__ is LOOP.kind and (.part.asks or .part.wants()):
                 .exit = .part.run((names...)); names... = .exit.values; .at = .exit.at
                 for .turn in .exit.turns:
                     GUARDED BODY (leaving.py)
@@ -42,6 +42,7 @@ from lazyfuse.devices.caches import cached, register
 from lazyfuse.loops import leaving, take_over
 from lazyfuse.loops.items import NAMES
 from lazyfuse.loops.leaving import AT, EXIT, method
+from lazyfuse.loops.names import temporaries
 from lazyfuse.runtime.scheduling import evaluate
 
 TURN = ".turn"
@@ -158,7 +159,7 @@ class _Finder:
         self.count += 1
         number, mark = self.count, f"{_MARK}{next(_NUMBERS)}"
         found = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
-        names = sorted({each.id for each in found})
+        names = sorted({each.id for each in found} - temporaries(node))
         stored = sorted({each.id for each in found if isinstance(each.ctx, ast.Store)})
         _found[mark] = take_over.Loop(node, names, stored, self.path)
         has_inner = any(_has(each, (ast.For, ast.While)) for each in node.body)
@@ -203,7 +204,7 @@ _LOOP, _PART, _EXIT, _AT, _TURN, _GIVEN = [
 
 _BACK = f"if {_EXIT}.values[loop__k] is not {_LOOP}.unbound: loop__name = {_EXIT}.values[loop__k]"
 _BETWEEN = f"""\
-        if {_PART}.__class__ is {_LOOP}.kind and {_PART}.wants():
+        if {_PART}.__class__ is {_LOOP}.kind and ({_PART}.asks or {_PART}.wants()):
             try:
                 {_GIVEN} = loop__values
             except {_LOOP}.no_name:
@@ -212,7 +213,7 @@ _BETWEEN = f"""\
             {_GIVEN} = None
             if {_EXIT}:
                 loop__back
-                {_EXIT}.drop()
+                {_EXIT}.values = None
                 {_AT} = {_EXIT}.at
                 for {_TURN} in {_EXIT}.turns:
                     loop__guarded

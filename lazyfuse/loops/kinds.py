@@ -28,6 +28,7 @@ MAKERS: dict[str, Any] = {code: kind for kind, code in TYPES.items()} | {
     "float": float,
     "bool": bool,
     "complex": complex,
+    "letter": chr,
 }
 """What makes a number of each kind."""
 CASTS = {
@@ -54,6 +55,17 @@ class ArrayKind(NamedTuple):
     """Whether the program may write to it."""
 
 
+class Sequence(NamedTuple):
+    """One of Python's sequences at entry."""
+
+    type: str
+    item: Any
+    """The kind of its first item: all may have it. Empty if there is none."""
+
+
+SEQUENCES = {each: each.__name__ for each in (list, tuple, bytes, bytearray, str)}
+
+
 class Unbound:
     """The value of a name that has none."""
 
@@ -78,8 +90,8 @@ class Object(NamedTuple):
 
 RANGE = "range"
 """The kind of a range that a loop goes over."""
-LIST = "list"
-"""The kind of a list, to which a loop appends numbers."""
+LETTER = "letter"
+"""The kind of a string of one character; others are sequences."""
 LONG = "long"
 """The kind of an integer of more than SMALL bits that a loop does not assign."""
 OTHER = "other"
@@ -101,7 +113,7 @@ def union(*several: str) -> str | None:
     if len(found) != 2:
         return None
     first, second = sorted(found, key=lambda each: (each not in PYTHON, each != "int"))
-    is_pair = second not in (*PYTHON, "f4") and first in PYTHON
+    is_pair = second not in (*PYTHON, "f4", LETTER) and first in PYTHON
     is_pair = is_pair and register(first) == register(second)
     return f"{first}|{second}" if is_pair or (first, second) in _MIXED else None
 
@@ -198,11 +210,23 @@ def of_value(value: Any, is_assigned: bool = False) -> tuple[Any, Any]:
         return of_value(value_of(value))
     if value is UNBOUND:
         return UNBOUND, value
-    if kind is list:
-        return LIST, value
+    if kind is str and len(value) == 1:
+        return LETTER, ord(value)
+    if kind in SEQUENCES:
+        return Sequence(SEQUENCES[kind], _item(value)), value
     if kind in _OBJECTS or isinstance(value, (type, ModuleType)):
         return Object(value), value
     return OTHER, value
+
+
+def _item(value: Any, depth: int = 3) -> Any:
+    """The kind of a sequence's first item."""
+    if not value or type(value) in (bytes, bytearray, str):
+        return ""
+    kind = type(value[0])
+    if kind in SEQUENCES:
+        return Sequence(SEQUENCES[kind], _item(value[0], depth - 1)) if depth else OTHER
+    return kind.__name__ if kind in (int, float, bool, complex) else TYPES.get(kind, OTHER)
 
 
 def attribute(owner: Any, name: str, is_written: bool) -> Any:

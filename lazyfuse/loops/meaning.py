@@ -16,8 +16,8 @@ from typing import Any
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import OTHER, UNBOUND, ArrayKind
 from lazyfuse.loops.names import stored
+from lazyfuse.loops.objects import Held, Letter
 from lazyfuse.loops.text import (
-    APPENDED,
     ARENA,
     FINISHED,
     LOG,
@@ -77,6 +77,9 @@ class Writer(Turns):
                 for k, part in enumerate(self.words_of(name, kind)):
                     self.put(f"meta[{slot + k}] = {part}")
                 continue
+            if isinstance(kind, kinds.Sequence):
+                self.put(f"meta[{slot}] = {name}_object")
+                continue
             if isinstance(kind, ArrayKind):
                 pointer, size, *_, origin = self.array_words(name, kind)
                 for k, word in enumerate((origin, f"address_of({pointer}, 0)", size)):
@@ -92,8 +95,6 @@ class Writer(Turns):
                 self.put(f"scalars[{slot + 1}] = {value}.imag")
                 continue
             self.put(f"{held}[{slot}] = " + (value if held == "scalars" else f"int64({value})"))
-        for name, (_, slot) in self.lists.items():
-            self.put(f"meta[{slot + 1}] = {name}_count")
         for name, slot in self.flags.items():
             self.put(f"meta[{slot}] = {name}_set")
         self.put("meta[1] = cur")
@@ -110,13 +111,14 @@ class Writer(Turns):
                     pointer, *words = self.array_words(name, kind)
                     begin.append(f"  {pointer} = pointer_{kind.code}(0)")
                     begin += [f"  {each} = int64(0)" for each in words]
+            elif isinstance(kind, kinds.Sequence):
+                begin.append(f"  {name}_object = int64(0)")
             elif (name, kind) not in entered:
                 zeros = {"f8": "0.0", "i8": "int64(0)", "b1": "False", "c16": "complex(0.0, 0.0)"}
                 zero = zeros[kinds.register(kind)]
                 begin.append(f"  {self.variable(name, kind)} = {zero}")
                 if "|" in kind:
                     begin.append(f"  {self.variable(name, kind)}_tag = False")
-        begin += [f"  {each}_count = int64(0)" for each in self.lists]
         begin += [f"  {each} = int64(0)" for each in sorted(self.own)]
         begin += [f"  {each}_size = int64(0)" for each in sorted(self.own)]
         begin += [f"  arena = meta[{ARENA}]", "  log = int64(0)"]
@@ -133,14 +135,15 @@ class Writer(Turns):
             text + "\n", self.enters, self.leaves, self.slots, self.flags, self.counters,
             self.words, ends, self.reasons, self.constants, self.functions,
             1 + max((block for block, _ in self.blocks.values()), default=-1), self.origins,
-            self.memory.logs, self.lists, None if self.makes is None else self.makers,
+            self.memory.logs, self.appended - {""}, self.iterated - {""},
+            None if self.makes is None else self.makers,
         )  # fmt: skip
 
     def _enter(self) -> list[str]:
         """Read what the loop begins with."""
         self.indent = 1
         for name, kind in sorted(self.entry.items()):
-            if name == "*" or (kind == kinds.LIST and name not in self.stored):
+            if name == "*":
                 continue
             if kind == kinds.RANGE:
                 at = self._take(3)
@@ -148,7 +151,7 @@ class Writer(Turns):
                 for k, word in enumerate(("start", "step", "count")):
                     self.put(f"{name}_{word} = meta[{at + k}]")
             elif name in self.stored and (
-                kind in (OTHER, kinds.LIST)
+                kind == OTHER
                 or name in self.memory.forgotten
                 or not isinstance(kind, (str, ArrayKind))
             ):
@@ -167,6 +170,12 @@ class Writer(Turns):
                 if name in self.stored:
                     self.put(f"{origin} = {len(self.origins)}")
                 self.origins.append(name)
+            elif isinstance(kind, kinds.Sequence):
+                at = self._take(1)
+                self.enters.append((name, kind, at))
+                self.put(f"{name}_object = meta[{at}]")
+                if name in self.memory.items:
+                    self.kinds[name] = kind._replace(item=self.memory.items[name])
             elif isinstance(kind, str) and kind != OTHER:
                 at = self._slot(name, kind)
                 self.enters.append((name, kind, at))
@@ -179,7 +188,6 @@ class Writer(Turns):
             self.put(f"cur_{number} = 0")
             self.put(f"stop_{number} = 0")
             self.put(f"step_{number} = 0")
-        self.lists = {name: (kind, self._take(2)) for name, kind in self.memory.lists.items()}
         self.put("patience = int64(0)")
         self.put("cur = meta[1]")
         begin, self.lines, self.indent = self.lines, [], 2
@@ -251,31 +259,11 @@ class Writer(Turns):
     def on_expr(self, node: ast.Expr) -> None:
         called = node.value.func if isinstance(node.value, ast.Call) else None
         if isinstance(called, ast.Attribute) and called.attr == "append":
-            self._append(called.value, node.value)  # type: ignore[arg-type]
+            self.append(called.value, *node.value.args)  # type: ignore[attr-defined]
         elif isinstance(node.value, ast.Call) and isinstance(self.object(called), FunctionType):  # type: ignore[arg-type]
             self.inlined(self.object(called), node.value, is_statement=True)  # type: ignore[arg-type]
         elif not isinstance(node.value, ast.Constant):
             raise Leaves("an expression")
-
-    def _append(self, owner: ast.expr, node: ast.Call) -> None:
-        """Add a number to a list, whose new numbers Python gets when the loop is left."""
-        owner = self.named(owner)
-        name = owner.id if isinstance(owner, ast.Name) else ""
-        if self.kinds.get(name) != kinds.LIST or self.called or len(node.args) != 1:
-            raise Leaves("an expression")
-        value = self.number(node.args[0])
-        if "|" in value.kind or self.memory.lists.get(name, value.kind) != value.kind:
-            raise Leaves("a list of numbers of several types")
-        if name not in self.lists:
-            self.memory.lists[name] = value.kind
-            raise Again  # its numbers may be read before
-        kind, at = self.lists[name]
-        self.settle()
-        self.leave(f"{name}_count >= {APPENDED}")
-        code = kinds.register(kind)
-        text = f"uint8(1 if {value.text} else 0)" if code == "b1" else value.text
-        self.put(f"pointer_{code}(meta[{at}])[{name}_count] = {text}")
-        self.put(f"{name}_count = {name}_count + 1")
 
     def on_assert(self, node: ast.Assert) -> None:
         test = self.truth(node.test)
@@ -291,7 +279,15 @@ class Writer(Turns):
         node = ast.Assign([self.owned(each) for each in node.targets], node.value)
         target = node.targets[0]
         if len(node.targets) == 1 and isinstance(target, ast.Subscript):
-            self._store(target, node.value)
+            held = self.sequence(target.value)
+            if held is None:
+                self._store(target, node.value)
+                return
+            value = self.number(node.value)
+            value = value._replace(text=self.temp(value.text))
+            place = self.item_place(held, target.slice)
+            self.settle()
+            self.store_item(place, value)
             return
         found = self.handle(node.value) or self.item(node.value)
         if len(node.targets) == 1 and isinstance(target, ast.Tuple):
@@ -322,16 +318,19 @@ class Writer(Turns):
             reads = any(isinstance(each, ast.Subscript) for each in ast.walk(place.slice))
             if reads or bound & self.names(place) or not isinstance(value, Number):
                 raise Leaves("a target that depends on another")
-            places.append(self.place(place))
+            held = self.sequence(place.value)
+            places.append(self.item_place(held, place.slice) if held else self.place(place))
         self.settle()
         kept = [
-            "" if found is None else self.as_element(value, found[2])
+            "" if found is None or len(found) == 2 else self.as_element(value, found[2])
             for found, value in zip(places, values, strict=True)
         ]
         self.settle()
         for place, found, value, kept_value in zip(target.elts, places, values, kept, strict=True):
             if found is None:
                 self.assign(place, value)
+            elif len(found) == 2:
+                self.store_item(found, value)
             else:
                 self.store_element(place.value, found, kept_value)  # type: ignore[attr-defined]
 
@@ -360,6 +359,10 @@ class Writer(Turns):
             self.store_view(target.id, value)
         elif isinstance(value, Number):
             self.store_name(target.id, value)
+        elif isinstance(value, Held):
+            self.store_sequence(target.id, value)
+        elif isinstance(value, Letter):
+            self.store_name(target.id, Number(value.text, kinds.LETTER))
         else:
             raise Leaves("a tuple")
 
@@ -382,6 +385,16 @@ class Writer(Turns):
             return
         if not isinstance(node.target, ast.Subscript):
             raise Leaves("a target")
+        owner = self.sequence(node.target.value)
+        if owner is not None:
+            where = self.item_place(owner, node.target.slice)
+            item = self.item_at(*where)
+            if not isinstance(item, Number):
+                raise Leaves("an item that is assigned")
+            value = self.binary(node.op, item, self.number(node.value))
+            self.settle()
+            self.store_item(where, value)
+            return
         if self.is_row(node.target):
             part = self.subscript(node.target)
             made = self.of_rows(node.op, part, self.value(node.value))

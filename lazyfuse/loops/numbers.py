@@ -15,6 +15,10 @@ from lazyfuse.loops.text import BITS, Leaves, Number, Text
 
 _COMPLEX: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Pow: "*"}
 
+SIGNS: dict[type[ast.cmpop], str] = {
+    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
+}  # fmt: skip
+
 
 class Numbers(Text):
     """Writes arithmetic."""
@@ -303,15 +307,7 @@ class Numbers(Text):
         return Number(held, kind)
 
     def compared(self, operator: ast.cmpop, first: Number, second: Number) -> tuple[str, str]:
-        signs = {
-            ast.Lt: "<",
-            ast.LtE: "<=",
-            ast.Gt: ">",
-            ast.GtE: ">=",
-            ast.Eq: "==",
-            ast.NotEq: "!=",
-        }
-        sign = signs.get(type(operator))
+        sign = SIGNS.get(type(operator))
         if sign is None:
             raise Leaves("a comparison")
         is_python = first.kind in kinds.PYTHON and second.kind in kinds.PYTHON

@@ -14,7 +14,7 @@ import numpy as np
 
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import ArrayKind
-from lazyfuse.loops.places import Places
+from lazyfuse.loops.objects import Held, Letter, Objects
 from lazyfuse.loops.text import (
     BITS,
     END,
@@ -61,22 +61,19 @@ _POWERS = {"int64(2)": np.square, "2.0": np.square, "0.5": np.sqrt}
 _PLACES = ("argmax", "argmin")
 
 
-class Rows(Places):
+class Rows(Objects):
     """Writes what reads and writes rows."""
 
-    def of_subscript(self, node: ast.Subscript) -> Value:
+    def of_subscript(self, node: ast.Subscript) -> Value | Held | Letter:
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
             sizes = self.array(node.value.value).sizes
             axis = node.slice.value if isinstance(node.slice, ast.Constant) else None
             if type(axis) is int and -len(sizes) <= axis < len(sizes):
                 return Number(sizes[axis], "int", kinds.SMALL)
             raise Leaves("a shape")
-        name = node.value.id if isinstance(node.value, ast.Name) else ""
-        if name in self.lists and ast.unparse(node.slice) == "-1":
-            kind, at = self.lists[name]
-            self.leave(f"{name}_count == 0")
-            last = f"pointer_{kinds.register(kind)}(meta[{at}])[{name}_count - 1]"
-            return Number(self.temp(f"({last} != 0)" if kinds.is_bool(kind) else last), kind)
+        held = self.sequence(node.value)
+        if held is not None:
+            return self.item_at(held, self.inside(node.slice, self.size(held)))
         return self.subscript(node)
 
     def subscript(self, node: ast.Subscript) -> Value:

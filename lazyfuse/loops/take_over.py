@@ -19,15 +19,14 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from lazyfuse.arrays.conversion import FOREIGN  # noqa: F401  (completes the array type)
-from lazyfuse.arrays.ndarray import ndarray
 from lazyfuse.devices.caches import register
 from lazyfuse.loops import kinds
-from lazyfuse.loops.entering import Version
-from lazyfuse.loops.items import MARK, form, items_of, length
+from lazyfuse.loops.entering import Version, is_in_chunks
+from lazyfuse.loops.items import MARK, Items, Listed, cut, form, items_of, length
 from lazyfuse.loops.kinds import OTHER, RANGE, UNBOUND
 from lazyfuse.loops.leaving import copied
 from lazyfuse.loops.meaning import meaning
-from lazyfuse.loops.names import DOTTED, attributes, temporaries
+from lazyfuse.loops.names import DOTTED, attributes
 from lazyfuse.loops.text import (
     BROKE,
     CUR,
@@ -37,7 +36,6 @@ from lazyfuse.loops.text import (
     numbered,
 )  # fmt: skip
 from lazyfuse.runtime.numerics import errstate
-from lazyfuse.runtime.scheduling import evaluate
 from lazyfuse.runtime.scheduling.evaluate import begin_quietly
 
 HOT = 0.02
@@ -54,6 +52,7 @@ _LEAVES, _LEAVE = 8, 60e-6
 """Ways out after which a loop stays in Python, if that is faster; seconds that one takes."""
 _VERSIONS = 6
 INTERNAL = "lazyfuse failed to translate it"
+_FIRST = MARK.format(0)
 _MISSES = 20
 """Executions that could not be entered, after which Python keeps the loop."""
 
@@ -105,9 +104,9 @@ class Loop:
 
     __slots__ = (
         "compiled_seconds", "compiled_turns", "entered", "forever", "is_dead", "items", "kind",
-        "left", "missed", "names", "no_name", "node", "on", "path", "paths", "ready", "refused",
-        "seconds", "skips", "stored", "strange", "temporaries", "tick", "turns", "unbound",
-        "versions", "written",
+        "latest", "left", "missed", "names", "no_name", "node", "on", "path", "paths", "ready",
+        "refused", "seconds", "skips", "stored", "strange", "tick", "turns", "unbound", "versions",
+        "written",
     )  # fmt: skip
 
     def __init__(
@@ -116,7 +115,6 @@ class Loop:
         self.node, self.names, self.stored, self.path = node, names, stored, path
         self.paths: list[tuple[str, str]] | None = None  # attributes that it reads, once it is hot
         self.written: list[tuple[str, str]] = []
-        self.temporaries: set[str] = set()
         self.on = True
         self.tick: Any = itertools.repeat(True).__next__
         self.skips = _SKIPPED
@@ -128,6 +126,7 @@ class Loop:
         self.turns = self.compiled_turns = self.left = self.entered = 0
         self.strange = self.missed = 0
         self.versions: dict[Any, Version | None] = {}  # None: refused
+        self.latest: Version | None = None
         self.ready = False
         self.refused = ""
         self.is_dead = False
@@ -141,10 +140,12 @@ class Loop:
         """The parts of one execution of the loop."""
         run = Run(self, items)
         try:
-            while run.more():
+            yield run
+            while run.count < 0 or run.at < run.count or run.has_more():
                 yield run
         finally:
-            run.end()
+            if run.misses or not run.entered:
+                run.end()
 
     def give_up(self, why: str) -> None:
         """Python keeps this loop."""
@@ -171,17 +172,13 @@ class Exit:
     def __init__(
         self, code: int, is_while: bool, values: list[Any], words: Any, counters: dict[int, int]
     ) -> None:
-        self.values: list[Any] | None = values
+        self.values: list[Any] | None = values  # until they are in their names
         self.at = code - FIRST if code >= FIRST else 0
         self.finished = code == FINISHED
         self.broke = code == BROKE or (self.finished and is_while)
         self.turns = (None,) if self.at else ()
         self.error, _asked.error = _asked.error, None
         self._words, self._counters = words, counters
-
-    def drop(self) -> None:
-        """The values are in their names."""
-        self.values = None
 
     def arrive(self) -> int:
         """Python has come to the statement; raises what a signal handler has raised."""
@@ -198,6 +195,8 @@ class Exit:
         current, stop, step = self._words[at : at + 3]
         if items is None:
             return itertools.chain((now,), range(current + step, stop, step))
+        if not step:  # the item of this turn has not been taken
+            return itertools.islice(items, current + 1, None)
         return itertools.chain((now,), itertools.islice(items, current + 1, None))
 
 
@@ -205,41 +204,40 @@ class Run:
     """One execution of a loop, in parts."""
 
     __slots__ = (
-        "_begins", "_begun", "_entered", "_misses", "_python", "_resumes", "_size", "_tried",
-        "_whole", "at", "count", "items", "loop",
+        "_begun", "_python", "_resumes", "_size", "_tried", "_whole", "asks", "at", "count",
+        "entered", "items", "loop", "misses",
     )  # fmt: skip
 
     def __init__(self, loop: Loop, items: Any) -> None:
-        self.loop, self.items = loop, items
-        self.at = 0
+        self.loop, self.items = loop, cut(items)
+        self.at = self.misses = 0
         self._python = 0.0
-        self._misses = 0
-        self._whole = self._tried = self._entered = self._resumes = False
-        self._begins = True
+        self._whole = self._tried = self.asks = self.entered = self._resumes = False
         self.count = -1
         if isinstance(loop.node, ast.For):
-            self.count = length(items)
-            if self.count >= 0:
-                if loop.turns > 10 and loop.seconds / loop.turns * self.count < _SHORT:
-                    self._whole = True
-                    loop.pause()
-            else:
+            self.count = len(items) if type(items) is range else length(self.items)
+            if self.count < 0:
                 self._whole = True
+            elif loop.turns > 10 and loop.seconds / loop.turns * self.count < _SHORT:
+                self._whole = True
+                loop.pause()
 
-    def more(self) -> bool:
-        """Whether there is another part."""
-        first, self._begins = self._begins, False
-        return first or self.count < 0 or self.at < self.count
+    def has_more(self) -> bool:
+        """Whether what the loop goes over has grown."""
+        if type(self.items) not in (Items, Listed):
+            return False
+        self.count = len(self.items)
+        return self.at < self.count
 
     def end(self) -> None:
-        """The loop has come to its end."""
+        """The loop has come to its end, or Python has left it."""
         loop = self.loop
         if self._whole and self.count == 1 and self.items is not None:
             loop.strange += 1
-        is_short = self._python < 2 * _SHORT and not self._entered
+        is_short = self._python < 2 * _SHORT and not self.entered
         if is_short and (self.items is None or not loop.ready):
             loop.pause()
-        if self._misses:
+        if self.misses:
             loop.missed += 1
         if max(loop.strange, loop.missed) > _MISSES and not loop.entered:
             loop.give_up(loop.refused or "it goes over other than ranges and arrays")
@@ -247,6 +245,10 @@ class Run:
     def __iter__(self) -> Iterator[Any]:
         """The turns of a part, for Python."""
         loop = self.loop
+        if loop.ready and not (self._tried or self._whole) and self.count >= 0:
+            self._tried = self.asks = True
+            return iter(())  # `run` is called at once
+        self.asks = False
         self._begun = time.perf_counter()
         if self._whole or loop.is_dead or is_watched():
             size = self.count - self.at if self.count >= 0 else -1
@@ -254,8 +256,6 @@ class Run:
                 self.at = self.count = 1
                 self._size = 1
                 return iter(self.items)
-        elif loop.ready and not self._tried and self.count >= 0:
-            self._tried, size = True, 0
         elif loop.ready and self._resumes:
             self._resumes, size = False, 0
         elif not loop.turns:
@@ -290,45 +290,91 @@ class Run:
 
     def run(self, values: Any) -> Exit | None:
         """Run the compiled loop; None if there is none (yet)."""
-        loop = self.loop
+        loop, items = self.loop, self.items
         if is_watched() or not errstate.is_default():
             return None
-        entry: dict[str, Any] = {}
-        held: dict[str, Any] = {}
         if loop.paths is None:
             loop.paths, loop.written = attributes(loop.node)
-            loop.temporaries = temporaries(loop.node)
         if values is None:  # a name has none
             values = _values(loop.names, sys._getframe(1))
-        for name, value in zip(loop.names, values, strict=True):
-            kind = kinds.of_value(value, name in loop.stored)
-            entry[name], held[name] = (UNBOUND, None) if name in loop.temporaries else kind
-        present = []  # attributes that can be names
         for name, attribute in loop.paths:
+            owner = values[loop.names.index(name)]
             is_written = (name, attribute) in loop.written
-            found = kinds.attribute(held[name], attribute, is_written)
-            if found is not UNBOUND:
-                dotted = DOTTED.format(name, attribute)
-                entry[dotted], held[dotted] = kinds.of_value(found, is_written)
-                present.append(dotted)
-        if type(self.items) is range:
-            if not _is_small(self.items):
+            values.append(kinds.attribute(owner, attribute, is_written))
+        if type(items) in (Items, Listed):
+            self.count = len(items)  # it may have changed
+        first, form_of = (_POLL_ADDRESS or 0, self.at, self.count, 1), ""
+        if type(items) is range:
+            if not _is_small(items):
                 return None
-        elif self.items is not None:
+            begin = items.start + self.at * items.step
+            first = (_POLL_ADDRESS or 0, begin, items.stop, items.step)
+        elif type(items) is Items:
             leaves: list[Any] = []
-            entry["*"] = form(self.items, leaves)
-            for k, each in enumerate(leaves):
-                name = MARK.format(k)
-                entry[name], held[name] = kinds.of_value(each)
-                if type(each) is range:
-                    entry[name] = RANGE if _is_small(each) else OTHER
+            form_of = form(items, leaves)
+            values += leaves
+        elif items is not None:
+            form_of = _FIRST
+            values.append(items.items if type(items) is Listed else items)
+        version, out = loop.latest, None
+        began = time.perf_counter()
+        if version is not None and version.rows is not None and version.form == form_of:
+            for get, given, value in version.meant.constants:
+                if get(*given) is not value:
+                    break
+            else:
+                out = version.enter(first, values)
+        if out is None or version is None:
+            fitting = self._fitting(values, form_of)
+            if fitting is None:
+                return None
+            version, held = fitting
+            out = version.enter(first, values, held)
+            if out is None:
+                self._missed()
+                return None
+        code, found, words = out
+        loop.compiled_seconds += time.perf_counter() - began
+        self.entered = True
+        turns = (words[CUR] - first[1]) // first[3]
+        loop.entered += 1
+        loop.compiled_turns += turns
+        exit_ = Exit(code, items is None, found, words, version.meant.counters)
+        if items is not None:
+            self.at += turns + (exit_.at > 0)
+        if exit_.at:
+            self._left_at(exit_.at, version)
+        return exit_
+
+    def _fitting(self, values: list[Any], form_of: str) -> tuple[Version, dict[str, Any]] | None:
+        """The version for these values, and the values as it takes them; None if there is none."""
+        loop = self.loop
+        assert loop.paths is not None
+        names = [*loop.names, *[DOTTED.format(*each) for each in loop.paths]]
+        marks = [MARK.format(k) for k in range(len(values) - len(names))]
+        written = {DOTTED.format(*each) for each in loop.written}
+        entry: dict[str, Any] = {name: UNBOUND for name in loop.stored if name not in loop.names}
+        held: dict[str, Any] = {}
+        present = []  # attributes that can be names
+        for at, (name, value) in enumerate(zip([*names, *marks], values, strict=True)):
+            is_attribute = len(loop.names) <= at < len(names)
+            kind, held[name] = kinds.of_value(value, name in loop.stored or name in written)
+            if type(value) is range and name in marks:
+                kind = RANGE if _is_small(value) else OTHER
+            if is_attribute and value is UNBOUND:
+                continue
+            if is_attribute:
+                present.append(name)
+            entry[name] = kind
+        if form_of:
+            entry["*"] = form_of
         present += [name for name, kind in entry.items() if type(kind) is str and kind == "int"]
         key = (*entry.values(), *present)
+        if any(map(is_in_chunks, values)):
+            return None
         version = loop.versions.get(key)
-        if evaluate.in_chunks is not None and any(map(_is_in_chunks, held.values())):
-            return None  # it may be larger than memory
         if version is None or not version.is_current():
-            version = self._version(entry, key)
+            version = self._made(entry, held, key, [*names, *marks])
             if version is None:
                 self._missed()
                 return None
@@ -337,10 +383,13 @@ class Run:
             if why:
                 loop.give_up(f"does not compile: {why}")
             return None
-        loop.ready = True
-        return self._enter(version, held)
+        loop.ready, loop.latest = True, version
+        return version, held
 
-    def _version(self, entry: dict[str, Any], key: Any) -> Version | None:
+    def _made(
+        self, entry: dict[str, Any], held: dict[str, Any], key: Any, names: list[str]
+    ) -> Version | None:
+        """A version for names of these kinds; None if there can be none."""
         loop = self.loop
         if loop.versions.get(key, self) is None:
             return None
@@ -349,7 +398,7 @@ class Run:
             return None
         try:
             meant = meaning(loop.node, entry, _function_of)
-            version = Version(loop.stored, loop.written, meant)
+            version = Version(names, loop.stored, loop.written, entry, held, meant)
         except Refused as why:
             loop.refused = str(why)
             loop.versions[key] = None
@@ -362,43 +411,21 @@ class Run:
         loop.versions[key] = version
         return version
 
-    def _enter(self, version: Version, held: dict[str, Any]) -> Exit | None:
-        loop, items = self.loop, self.items
-        cur, stop, step = self.at, self.count, 1
-        if type(items) is range:
-            cur, stop, step = items.start + self.at * items.step, items.stop, items.step
-        self._entered = True
-        began = time.perf_counter()
-        out = version.enter((_POLL_ADDRESS or 0, cur, stop, step), held)
-        if out is None:
-            self._missed()
-            return None
-        loop.compiled_seconds += time.perf_counter() - began
-        found = Exit(out.code, items is None, out.values, out.words, version.meant.counters)
-        self._account(version, found, out.words[CUR] - cur, step)
-        return found
-
     def _missed(self) -> None:
         """It could not be entered; the kinds after a turn of Python's may fit."""
-        self._misses += 1
-        self._whole = self._misses > 1
+        self.misses += 1
+        self._whole = self.misses > 1
 
-    def _account(self, version: Version, found: Exit, moved: int, step: int) -> None:
-        """Note how far the loop has come, and whether leaving was worth it."""
+    def _left_at(self, at: int, version: Version) -> None:
+        """Python has to do this statement: see whether leaving was worth it."""
         loop = self.loop
-        loop.entered += 1
-        turns = moved // step
-        if self.items is not None:
-            self.at += turns + (found.at > 0)
-        loop.compiled_turns += turns
-        if found.at:
-            self._resumes = True
-            loop.left += found.at not in version.meant.ends
-            saved = loop.compiled_turns * loop.seconds / max(loop.turns, 1)
-            if loop.left >= _LEAVES and saved < loop.compiled_seconds + loop.left * _LEAVE:
-                line = _line(loop.node, found.at)
-                why = version.meant.reasons.get(found.at, "")
-                loop.give_up(f"line {line}: Python has to do it, in many turns{why}")
+        self._resumes = True
+        loop.left += at not in version.meant.ends
+        saved = loop.compiled_turns * loop.seconds / max(loop.turns, 1)
+        if loop.left >= _LEAVES and saved < loop.compiled_seconds + loop.left * _LEAVE:
+            line = _line(loop.node, at)
+            why = version.meant.reasons.get(at, "")
+            loop.give_up(f"line {line}: Python has to do it, in many turns{why}")
 
 
 def _values(names: list[str], frame: FrameType) -> list[Any]:
@@ -413,13 +440,6 @@ def _values(names: list[str], frame: FrameType) -> list[Any]:
     if type(here) is dict and here is not frame.f_globals:
         here.clear()  # a copy that the frame keeps, and with it the arrays
     return found
-
-
-def _is_in_chunks(value: Any) -> bool:
-    if type(value) is not ndarray or evaluate.in_chunks is None:
-        return False
-    node = value._node if value._storage is None else value._storage.node
-    return node is not None and node.value is None and evaluate.in_chunks(node)
 
 
 def _line(node: ast.For | ast.While, at: int) -> int:

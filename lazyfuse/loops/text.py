@@ -147,23 +147,23 @@ class Meant(NamedTuple):
     """The names that hold arrays at entry."""
     logs: bool
     """Whether it needs memory for what functions overwrite."""
-    lists: dict[str, tuple[str, int]]
-    """Lists to which the loop appends: the kind of their new numbers, and where their words are."""
+    appended: set[str]
+    """Lists to which the loop appends: it does not go over them."""
+    iterated: set[str]
+    """Names of the sequences that it goes over."""
     makes: set[type] | None
     """Whose arrays the loop makes, beside those of its arrays; None: it makes none."""
 
 
 FINISHED, BROKE, FIRST = 0, 1, 2
 """How a loop ends; statement k is left as k + FIRST."""
-ASKED, CUR, STOP, STEP, SCRATCH, ROOM, ARENA, END, LOG = range(9)
+ASKED, CUR, STOP, STEP, SCRATCH, ROOM, ARENA, END, LOG, OBJECTS = range(10)
 HEAD = 10
 LOGGED = 256
 """Elements that functions may write during one statement."""
-APPENDED = 1 << 14
-"""Numbers that a list gets at once."""
 """Words at the beginning: whom to ask for signals, the loop's counter, stop and step, working
 memory and how many numbers a block of it holds, memory for arrays of the loop's own and its end,
-and for what functions have overwritten."""
+for what functions have overwritten, and a table of Python's types (objects.py)."""
 BITS = {"i1": 8, "u1": 8, "i2": 16, "u2": 16, "i4": 32, "u4": 32}
 """How large integers of these dtypes are."""
 
@@ -200,8 +200,10 @@ class Memory:
         """Whether functions write into arrays: where a statement is left, this is undone."""
         self.forgotten: set[str] = set()
         """Names whose arrays at entry the loop does not use."""
-        self.lists: dict[str, str] = {}
-        """Lists to which the loop appends, and the kinds of these numbers."""
+        self.items: dict[str, str] = {}
+        """Empty lists to which the loop appends, and the kinds of these numbers."""
+        self.holds = False
+        """Whether the loop looks at objects that it does not own."""
         self.aliased: set[str] = set()
         """Names that may hold one array."""
         self.aliases(unit)
@@ -277,7 +279,8 @@ class Text:
         self.block = 0
         self.origins: list[str] = []
         self.own: set[str] = set()  # places of arrays of the loop's own
-        self.lists: dict[str, tuple[str, int]] = {}
+        self.appended: set[str] = set()
+        self.iterated: set[str] = set()
         self.makes: set[type] | None = None
         self.makers: set[type] = set()
         self.flags: dict[str, int] = {}
@@ -296,7 +299,7 @@ class Text:
             words = 3 if isinstance(kind, ArrayKind) else 2
             if isinstance(kind, View):
                 words = len(self.words_of(name, kind))
-            elif isinstance(kind, str):
+            elif type(kind) is str:
                 words += "|" in kind  # its tag is the last
             found = self.slots[name, kind] = self._take(words)
         return found
@@ -454,7 +457,9 @@ class Text:
         for name in self.stored:
             kind = self.kinds.get(name)
             kind = kind.kind if isinstance(kind, Maybe) else kind
-            if isinstance(kind, (View, ArrayKind)) or (isinstance(kind, str) and kind != OTHER):
+            if isinstance(kind, (View, ArrayKind, kinds.Sequence)) or (
+                isinstance(kind, str) and kind != OTHER
+            ):
                 self._slot(name, kind)
                 here[name] = kind
         known = self.leaves.setdefault(code, here)
@@ -467,10 +472,9 @@ class Text:
         self.put(f"patience = patience + {turns}")
         self.open(f"if patience > {_PATIENCE}:")
         self.put("patience = int64(0)")
-        self.open("if asked(meta[0]) != 0:")
-        self.note(first + FIRST)
-        self.put(f"leave({first + FIRST})")
-        self.close()
+        with self.under("if True:" if self.memory.holds else "if asked(meta[0]) != 0:"):
+            self.note(first + FIRST)
+            self.put(f"leave({first + FIRST})")
         self.close()
 
     def join(self, first: Kinds, second: Kinds, node: ast.AST) -> Kinds:
@@ -480,7 +484,8 @@ class Text:
             one, other = first.get(name, OTHER), second.get(name, OTHER)
             made[name] = self.both(one, other)
             is_known = any(
-                isinstance(x, (str, Maybe, View, ArrayKind)) and x != OTHER for x in (one, other)
+                isinstance(x, (str, Maybe, View, ArrayKind, kinds.Sequence)) and x != OTHER
+                for x in (one, other)
             )
             if made[name] == OTHER and is_known:
                 if (

@@ -6,14 +6,15 @@ Owns how turns are counted, so that Python can go on with what is left of a loop
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from lazyfuse.loops import kinds
 from lazyfuse.loops.calls import Calls
 from lazyfuse.loops.kinds import ArrayKind
 from lazyfuse.loops.names import stored
-from lazyfuse.loops.text import BITS, BROKE, FINISHED, Known, Leaves, Number, Refused, Row
+from lazyfuse.loops.text import BITS, BROKE, FINISHED, FIRST, Known, Leaves, Number, Refused, Row
 
 
 class Turns(Calls):
@@ -119,13 +120,37 @@ class Turns(Calls):
             self.open(f"for {now} in range({begin}, {last}, {by or 1}):")
             if number:
                 self.put(f"cur_{number} = {now if by else item(now).text}")
-            self.assign(node.target, item(now))
+            with self._before(node, now, number):
+                self.assign(node.target, item(now))
             self._turn(node)
             self.body(node.body)
             again()
             self.close()
         if node.orelse:
             self._choice(f"not {broke}", node, node.orelse, [])
+
+    @contextmanager
+    def _before(self, node: ast.For, now: str, number: int) -> Iterator[None]:
+        """Where the item of a turn is taken: Python begins there if it is not what it should be.
+        In the first turn it begins with the loop, later with this turn (`Exit.rest`).
+        """
+        at, before = len(self.lines), self.at
+        yield
+        text = f"leave({before + FIRST})"
+        ways = [k for k, each in enumerate(self.lines[at:], at) if isinstance(each, str)]
+        ways = [k for k in ways if self.lines[k].strip() == text]
+        if not ways:
+            return
+        if self.called or not number:
+            raise Leaves("a loop over items of several types")
+        first = self.numbers[node.body[0]][0]
+        self.note(first + FIRST)
+        for k in reversed(ways):
+            pad = self.lines[k][: -len(text)]
+            later = (f"step_{number} = 0", f"cur_{number} = {now} - 1", f"leave({first + FIRST})")
+            self.lines[k : k + 1] = [
+                f"{pad}if {now} == 0:", f"{pad}  {text}", *[pad + each for each in later],
+            ]  # fmt: skip
 
     def items(self, node: ast.expr) -> tuple[str, Callable[[str], Any]]:
         """How many turns a loop over a range, arrays, `enumerate` and so on has, and the item of
@@ -201,6 +226,14 @@ class Turns(Calls):
 
     def _elements(self, node: ast.expr) -> tuple[str, Callable[[str], Any]]:
         """The elements of an array, or its rows."""
+        held = self.sequence(node)
+        if held is not None:
+            is_known = isinstance(node, ast.Name) and node.id not in self.stored
+            if self.appended and ("" in self.appended or not is_known):
+                raise Leaves("a loop over a list beside `append`")
+            self.iterated.add(node.id if is_known else "")  # type: ignore[attr-defined]
+            size = self.size(held)
+            return size, lambda now: self.item_at(held, now)
         kind = self.kinds.get(node.id) if isinstance(node, ast.Name) else None
         if kind == kinds.RANGE:
             name = node.id  # type: ignore[attr-defined]

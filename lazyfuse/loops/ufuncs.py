@@ -118,10 +118,6 @@ class Ufuncs(Rows):
             return self.whole(Part(result, "int64(0)", count, "int64(1)", out))
         return Number(self.temp(self.loaded(result, "0", out)), out, BITS.get(out, 63))
 
-    def slot_of(self, code: str) -> str:
-        """A pointer to room for one element."""
-        return self.temp(f"pointer_{code}(address_of(meta, {self._take(2)}))")
-
     def _operand(self, row: Row, code: str) -> Part:
         if row.kind != code:
             raise Leaves("a function that converts its operands")

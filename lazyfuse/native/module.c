@@ -202,6 +202,9 @@ static PyMethodDef functions[] = {
     {"expressions_count", NONE(expressions_count), "How many places of operations are known."},
     {"expressions_compile_above", ONE(expressions_compile_above),
      "Set the operations on elements after which an expression is compiled."},
+    /* hot loops */
+    {"loop_call", FAST(loop_call), "Run a compiled loop, and read what it has assigned."},
+    {"loop_fill", FAST(loop_fill), "Write what a compiled loop begins with."},
     /* spans */
     {"span_begin", NONE(span_begin), "A span begins."},
     {"span_end", ONE(span_end), "The seconds of a span without those of the spans in it."},

@@ -677,6 +677,8 @@ PyObject *called_at_once(PyObject *op, PyObject *const *args, int count);
 /* The values of an operand that has them, as NumPy takes it (new); NULL without an exception. */
 PyObject *value_there(PyObject *x);
 OfferedFast exported_join;
+/* Entering hot loops of Python, and reading what they have assigned (entering.c). */
+OfferedFast loop_call, loop_fill;
 /* Memory of the CPU's pool for a large result (new); an array over it, which steals it. */
 PyObject *large_room(int nd, npy_intp *dims, int type);
 PyObject *array_over(PyObject *value);

@@ -36,6 +36,10 @@ ATOMS = {
         "len(v)",
         "A.shape[0]",
         "o.n",
+        "M[<X>]",
+        "T[<X>][<Y>]",
+        "raw[<X>]",
+        "row[<X>]",
     ],
     "F": [
         "b",
@@ -52,13 +56,22 @@ ATOMS = {
         "B[<X>, <Y>]",
         "o.x",
         "o.a[<X>]",
+        "L[<X>]",
+        "P[<X>]",
     ],
     "Q": ["r", "v", "w", "A[<X>]", "o.a"],
     "C": ["z1", "z2", "g[<X>]", "1j", "(2.5-1j)", "z1"],
     "N": ["p[<X>]", "q[<X>]", "u[<X>]", "q[<X>]", "i", "3", "h[<X>]"],
     "X": ["i", "j", "k", "i - 1", "j + 1", "0", "-1", "c % n", "-i", "i + j", "s % 5"],
     "Y": ["i", "j", "k", "j - 1", "-1", "0", "2", "k % m"],
-    "B": ["flag", "mask[<X>]", "True"],
+    "B": [
+        "flag",
+        "mask[<X>]",
+        "True",
+        "text[<X>] == letter",
+        "letter in 'abc'",
+        "'b' <= letter < 'd'",
+    ],
 }
 EXPRESSIONS = {
     "I": ["(<I> + <I>)", "(<I> - <I>)", "(<I> * <I>)", "(<I> // <I>)", "(<I> % <I>)", "(<I> & <I>)",
@@ -66,7 +79,8 @@ EXPRESSIONS = {
           "(-<I>)",
           "abs(<I>)", "max(<I>, <I>)", "min(<I>, <I>, 3)", "int(<F>)", "(<I> if <B> else <I>)",
           "helper(<I>, <I>)", "<I> ** 2", "bool(<I>)", "divmod(<I>, 3)[0]", "round(<F>)",
-          "math.isnan(<F>)", "gcd(<I>, <I>)", "len(out)", "np.sum(<R> > <F>)"],
+          "math.isnan(<F>)", "gcd(<I>, <I>)", "len(L)", "ord(text[<X>])", "len(T[<X>])",
+          "int('3')", "len(out)", "np.sum(<R> > <F>)"],
     "F": ["(<F> + <F>)", "(<F> - <F>)", "(<F> * <F>)", "(<F> / <F>)", "(<F> // <F>)", "(<F> % <F>)",
           "(-<F>)", "abs(<F>)", "max(<F>, <F>)", "min(<F>, <F>)", "(<F> * <I>)", "(<I> / <I>)",
           "(<F> if <B> else <F>)", "math.sqrt(<F>)", "math.exp(<F>)", "np.sqrt(<F>)", "float(<I>)",
@@ -129,6 +143,13 @@ STATEMENTS = [
     "e2 = np.array([0, 1])", "swap(v, <X>, <Y>)", "swap(p, <X>, <X>)",
     "s = root(p, <X>) + root(p, <X>)",
     "raised(v, <X>, <F>)", "x = root(p, i) * v[<X>]", "raised(o.a, <I>, 0.5)",
+    "L[<X>] = <F>", "L[<X>] *= <F>", "M[<X>] += <I>", "M[<X>] = <I>", "T[<X>][<Y>] = <I>",
+    "T[<X>][<Y>] -= T[<X>][<Y>]", "row = T[<X>]", "row[<X>] = <I>", "s += odd[<X>]",
+    "odd[<X>] = <I>", "letter = text[<X>]", "if len(L) < 14: L.append(<F>)", "out.append(v[<X>])",
+    "if len(M) < 14: M.append(<I>)", "x = L[-1] + P[1]", "s = raw[<X>] ^ M[<X>]", "x = odd[<X>]",
+    "whole.append(q[<X>])", "out.append(<C>)", "whole.append(<B>)", "row[<X>] += M[<X>]",
+    "if len(row) < 14: row.append(s)", "s += int(text[<X>])", "L[<X>], L[<X>] = L[<X>], L[<X>]",
+    "x = whole[<X>]", "x = out[-1]",
     "swap(mask, <X>, <X>)", "v[:k] = np.where(w[:k] > <F>, v[:k], <F>)",
 ]  # fmt: skip
 RARE = ("raise ", "assert ", "print_", "x = <I>", "s = <F>")
@@ -141,6 +162,9 @@ HEADS = [
     "for V, (ib, y) in enumerate(zip(p, w), 2):", "for x in reversed(v):",
     "for ib, V in zip(u, range(n)):",
     "for b in v[1:k]:", "for V, b in enumerate(r):", "for b in A[<X>]:", "for V in range(n):",
+    "for x in L:", "for ib in M:", "for V, ib in enumerate(M):", "for b, ib in zip(L, raw):",
+    "for letter in text:", "for V, letter in enumerate(text):", "for ib in raw:", "for ib in row:",
+    "for row in T:", "for ib in T[<X>]:", "for b in P:", "for x in odd:",
     "for V in range(m):", "for V in range(<E>):",
     "while s < <I> and GUARD < 40:", "while GUARD < 30:", "for V in range(0, <I> % 6, 1):",
 ]  # fmt: skip
@@ -191,11 +215,13 @@ class Box:
     n = 3
     def __init__(self, a):
         self.x, self.a = 0.5, a
-def program(np, math, data, seen, print_, big):
+def program(np, math, data, lists, seen, print_, big):
     A, B, v, w, p, q, u, f, mask, h, e, g, o, n, m, s, c, k, x, y, z, flag = data
     o = Box(o)
     z1, z2, out, whole = 0j, 1 + 0.5j, [], []
     r, e2, r2 = v, e, w
+    L, M, T, P, odd, raw, text = lists
+    row, letter = T[1], "b"
     i = j = b = 1
     try:
 {body}
@@ -233,6 +259,12 @@ NAMES = [
     "r2",
     "r3",
     "mask",
+    "L",
+    "M",
+    "T",
+    "row",
+    "odd",
+    "letter",
 ]
 
 
@@ -347,6 +379,30 @@ class Program:
             arrays = made
         return [*arrays, n, m, 1, 0, 2, 0.5, 1.5, -2.0, True]
 
+    def lists(self) -> list[Any]:
+        """Fresh lists and the like; equal for equal seeds."""
+        rng = random.Random(self.seed)
+        whole = [rng.randint(-4, 9) for _ in range(9)]
+        if self.seed % 13 == 0:
+            whole[4] = 2**63
+        table = [[rng.randint(0, 9) for _ in range(rng.choice([9, 9, 3]))] for _ in range(6)]
+        if self.seed % 7 == 0:
+            table[3] = table[2]
+        text = "".join(
+            rng.choice("abcde12" if self.seed % 5 else "ab\u00e9\u4e00") for _ in range(12)
+        )
+        odd = [1, 2, rng.choice([2.5, True, 3]), 4, rng.choice([5, None, 6.5]), 6]
+        floats = [rng.gauss(0, 2) for _ in range(9)]
+        return [
+            floats,
+            whole,
+            table,
+            (1.5, -0.5, 2.0),
+            odd,
+            bytes(whole_ % 256 for whole_ in range(250, 262)),
+            text,
+        ]
+
     def told(self, np: Any, compiled: bool, wrap: Any = None) -> tuple[Any, ...]:
         """What is left after a run."""
         import math
@@ -363,7 +419,9 @@ class Program:
             warnings.simplefilter("always")
             try:
                 big = 2**62 + 5
-                scope["program"](np, math, data, seen, lambda *x: printed.append(x), big)
+                scope["program"](
+                    np, math, data, self.lists(), seen, lambda *x: printed.append(x), big
+                )
             except Exception as problem:
                 error = f"{type(problem).__name__}: {problem}"
                 step = problem.__traceback__

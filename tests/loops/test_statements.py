@@ -283,6 +283,58 @@ PROGRAMS = {
                 many.append(i * 0.5)
             return out, places, flags, given, k, x, many
     """,
+    "sequences": """
+        def f(a, b, A):
+            xs, whole = [float(x) for x in a], [int(x) for x in b]
+            grid = [[i * j for j in range(7)] for i in range(9)]
+            point, raw = (1.5, -2.0, 0.25), bytes(range(256))
+            text = "some text, \u00e9\u4e00 123" * 3
+            buffer = bytearray(b"abcdef" * 9)
+            s, t, seen = 0.0, 0, []
+            for i in range(len(xs)):  # compiled
+                s += xs[i] * point[i % 3] - xs[-i]
+                xs[i] *= 0.5
+                whole[i] += raw[i] + buffer[i]
+                xs[-1], xs[i] = xs[i], xs[-1]
+            for i in range(9):  # compiled
+                row = grid[i]
+                for j in range(len(row)):
+                    t += row[j] * grid[i][j]
+                    grid[i][j] -= i
+                for x in row:
+                    t ^= x
+                row[i % 7] = t
+            for row in grid:  # compiled
+                for x in row:
+                    t += x
+            for i, c in enumerate(text):  # compiled
+                if "a" <= c <= "z":
+                    t += ord(c) - ord("a")
+                elif c in "0123456789":
+                    t += int(c) * i
+                elif c == text[i - 1] or c not in "\u00e9,":
+                    seen.append(i)
+            for x, k in zip(xs, raw):  # compiled
+                s += x * k
+            for k in raw:  # compiled
+                t = (t + k) % 65521
+            for x in whole:  # compiled
+                t += x
+            for k in buffer:  # compiled
+                t += k
+            xs.append(1)
+            for x in xs:  # compiled
+                s += x
+            for x in whole:
+                if len(whole) < 80:
+                    whole.append(x + 1)
+                t += x
+            last = text[5]
+            for i in range(40):  # compiled
+                if text[i] == last:
+                    last = text[i + 1]
+            return s, t, xs, whole, grid, row, seen, c, k, x, last
+    """,
     "attributes": """
         class Simulation:
             g = 9.81

@@ -119,6 +119,33 @@ def test_functions_that_are_replaced_are_seen() -> None:
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers")
+def test_a_handler_that_changes_a_list_ends_the_loop_that_reads_it() -> None:
+    text = """
+def wait(flags, rows):
+    n = 0
+    while flags[0] == 0:
+        for row in rows:
+            n += row[0]
+    return n
+"""
+    flags, rows = [0], [[1], [2]]
+
+    def handle(number: int, frame: Any) -> None:
+        flags[:] = [1]
+        rows.clear()
+
+    scope = made(text)
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        assert scope["wait"](flags, rows) > 3
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert explain_loops(scope["wait"])[0].compiled_turns > 1000
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers")
 def test_signals_are_served_and_raise_where_the_loop_is() -> None:
     scope = made("""
         def spin(n, v):

@@ -17,6 +17,18 @@ from .values import Value, convert, llvm_type
 Function = Callable[[Any, list[Value]], "Value | None"]
 
 DOTS = {"f8": "lf_ddot", "f4": "lf_sdot"}
+PYTHONS = {
+    "py_append": ("", ("i8", "i8")),
+    "py_bool": ("i8", ("i8",)),
+    "py_complex": ("i8", ("f8", "f8")),
+    "py_float": ("i8", ("f8",)),
+    "py_int": ("i8", ("i8",)),
+    "py_letter": ("i4", ("i8", "i8")),
+    "py_number": ("i8", ("i8", "i8")),
+    "py_scalar": ("i8", ("i8", "i8")),
+    "py_set": ("", ("i8", "i8", "i8")),
+}
+"""Such functions: the type of the result and of the arguments; loop_symbols.py has them."""
 OF_TWO = ("pow", "fmod", "atan2", "hypot", "copysign")
 
 
@@ -119,6 +131,22 @@ def _call_loop(walk: Any, given: list[Value]) -> None:
     build.call(function, [arrays, place(2), place(3 + int(count.literal or 0)), data])
 
 
+def _of_python(name: str) -> Function:
+    """A function of Python's or NumPy's C interface, for objects by their addresses."""
+    result, kinds = PYTHONS[name]
+
+    def call(walk: Any, given: list[Value]) -> Value | None:
+        function = _function(walk, f"lf_{name}", result or "i8", kinds)
+        pairs = zip(given, kinds, strict=True)
+        found = walk.builder.call(function, [convert(walk.builder, *each).ir for each in pairs])
+        if name == "py_append":  # the list has a reference of its own
+            release = _function(walk, "lf_py_release", "i8", ("i8",))
+            walk.builder.call(release, [convert(walk.builder, given[1], "i8").ir])
+        return Value(result, (found,)) if result else None
+
+    return call
+
+
 def _asked(walk: Any, given: list[Value]) -> Value:
     """`asked(address)`: what a function without arguments says, an int32."""
     ir = heavy("llvmlite.ir")
@@ -140,6 +168,8 @@ FUNCTIONS: dict[str, Function] = {
     "address_of": _address_of,
     "call_loop": _call_loop,
 }
+for _name in PYTHONS:
+    FUNCTIONS[_name] = _of_python(_name)
 for _name in C_FUNCTIONS:
     FUNCTIONS[f"libm_{_name}"] = _libm(_name, 1)
 for _name in OF_TWO:
