@@ -32,6 +32,7 @@ from lazyfuse.loops.text import (
     CUR,
     FINISHED,
     FIRST,
+    Meant,
     Refused,
     numbered,
 )  # fmt: skip
@@ -170,15 +171,15 @@ class Exit:
     __slots__ = ("_counters", "_words", "at", "broke", "error", "finished", "turns", "values")
 
     def __init__(
-        self, code: int, is_while: bool, values: list[Any], words: Any, counters: dict[int, int]
+        self, code: int, is_while: bool, values: list[Any], words: Any, meant: Meant
     ) -> None:
         self.values: list[Any] | None = values  # until they are in their names
-        self.at = code - FIRST if code >= FIRST else 0
+        self.at = meant.fetches.get(code, code - FIRST) if code > FIRST else 0
         self.finished = code == FINISHED
         self.broke = code == BROKE or (self.finished and is_while)
         self.turns = (None,) if self.at else ()
         self.error, _asked.error = _asked.error, None
-        self._words, self._counters = words, counters
+        self._words, self._counters = words, meant.counters
 
     def arrive(self) -> int:
         """Python has come to the statement; raises what a signal handler has raised."""
@@ -339,7 +340,7 @@ class Run:
         turns = (words[CUR] - first[1]) // first[3]
         loop.entered += 1
         loop.compiled_turns += turns
-        exit_ = Exit(code, items is None, found, words, version.meant.counters)
+        exit_ = Exit(code, items is None, found, words, version.meant)
         if items is not None:
             self.at += turns + (exit_.at > 0)
         if exit_.at:

@@ -130,6 +130,8 @@ class Meant(NamedTuple):
     """Where the number of a name and kind is when the loop has been left."""
     flags: dict[str, int]
     """Of names that had no number at entry: where it is whether the loop has assigned them."""
+    fetches: dict[int, int]
+    """Ways out where an inner loop takes the item of a turn: the first statement of its body."""
     counters: dict[int, int]
     """For each `for`, by its number, where its counter, stop and step are."""
     words: int
@@ -267,6 +269,7 @@ class Text:
         self.stored |= {DOTTED.format(*each) for each in attributes(unit)[1]} & set(entry)
         self.slots: dict[tuple[str, Any], int] = {}
         self.counters: dict[int, int] = {}
+        self.fetches: dict[int, int] = {}
         self.words = HEAD
         self.enters: list[tuple[str, Any, int]] = []
         self.constants: list[tuple[Callable[..., Any], tuple[Any, ...], Any]] = []
@@ -464,6 +467,8 @@ class Text:
                 here[name] = kind
         known = self.leaves.setdefault(code, here)
         if known != here:
+            if any(known.get(name, kind) != kind for name, kind in here.items()):
+                raise Refused(self.unit, "a way out with names of several types")
             known.update(here)
 
     def patience(self, turns: str) -> None:

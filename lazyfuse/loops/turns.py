@@ -109,9 +109,10 @@ class Turns(Calls):
             count, item = self._steps(start, stop, step)
             begin = "int64(0)"
         self.settle()
+        if number := 0 if self.called else self.at:
+            self.note(number + FIRST)
         self.temps += 1
         now, last = f"now{self.temps}", self.temp(count)
-        number = 0 if self.called else self.at
         if number:
             for name, text in (("stop", stop), ("step", step), ("cur", start)):
                 self.put(f"{name}_{number} = {text}")
@@ -134,23 +135,24 @@ class Turns(Calls):
         """Where the item of a turn is taken: Python begins there if it is not what it should be.
         In the first turn it begins with the loop, later with this turn (`Exit.rest`).
         """
-        at, before = len(self.lines), self.at
-        yield
-        text = f"leave({before + FIRST})"
-        ways = [k for k, each in enumerate(self.lines[at:], at) if isinstance(each, str)]
-        ways = [k for k in ways if self.lines[k].strip() == text]
-        if not ways:
+        if not number:
+            yield
             return
-        if self.called or not number:
-            raise Leaves("a loop over items of several types")
-        first = self.numbers[node.body[0]][0]
-        self.note(first + FIRST)
-        for k in reversed(ways):
-            pad = self.lines[k][: -len(text)]
-            later = (f"step_{number} = 0", f"cur_{number} = {now} - 1", f"leave({first + FIRST})")
-            self.lines[k : k + 1] = [
-                f"{pad}if {now} == 0:", f"{pad}  {text}", *[pad + each for each in later],
-            ]  # fmt: skip
+        at, before = len(self.lines), self.at
+        self.at = number + len(self.numbers)  # a way out of its own
+        self.fetches[self.at + FIRST] = self.numbers[node.body[0]][0]
+        yield
+        text, self.at = f"leave({self.at + FIRST})", before
+        for k in reversed(range(at, len(self.lines))):
+            line = self.lines[k]
+            if isinstance(line, str) and line.strip() == text:
+                pad = line[: -len(text)]
+                later = (f"step_{number} = 0", f"cur_{number} = {now} - 1", text)
+                self.lines[k : k + 1] = [
+                    f"{pad}if {now} == 0:",
+                    f"{pad}  leave({before + FIRST})",
+                    *[pad + each for each in later],
+                ]
 
     def items(self, node: ast.expr) -> tuple[str, Callable[[str], Any]]:
         """How many turns a loop over a range, arrays, `enumerate` and so on has, and the item of
