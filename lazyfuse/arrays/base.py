@@ -60,6 +60,7 @@ class Hooks:
     set_item: Any
     del_item: Any
     length: Any
+    iterate: Any
     matmul: Any
     power: Any
     export: Any
@@ -89,8 +90,8 @@ class Hooks:
 
 
 _OF_NATIVE = frozenset(
-    """del_item deliver dtype export geometry get_item imag length matmul power real scalar set_item
-    shape transposed value_node wrap""".split()
+    """del_item deliver dtype export geometry get_item imag iterate length matmul power real scalar
+    set_item shape transposed value_node wrap""".split()
 )
 
 HOOKS: Final = Hooks()

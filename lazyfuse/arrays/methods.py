@@ -491,7 +491,7 @@ _COPIES = (copy, astype, byteswap, resize, fill, setflags, __deepcopy__, __copy_
 _PYTHON = (__len__, __iter__, __contains__, __repr__, __str__, __format__, __delitem__, __sizeof__)
 
 
-_OF_CORE = ("__len__", "__delitem__", "to_numpy")
+_OF_CORE = ("__len__", "__iter__", "__delitem__", "to_numpy")
 """Methods that `Core` has in C; it calls ours where its eager path does not apply."""
 
 

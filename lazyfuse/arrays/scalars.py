@@ -340,6 +340,7 @@ base.HOOKS.fill(
     set_item=indexing.set_item,
     del_item=methods.__delitem__,
     length=methods.__len__,
+    iterate=methods.__iter__,
     matmul=operators.contract,
     power=eager_operators.power,
     export=methods.to_numpy,

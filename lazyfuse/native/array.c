@@ -415,6 +415,7 @@ PyTypeObject CoreType = {
     .tp_as_mapping = &array_mapping,
     .tp_as_sequence = &array_sequence,
     .tp_richcompare = array_compare,
+    .tp_iter = array_iterator,
     .tp_hash = PyObject_HashNotImplemented,
 };
 
@@ -444,6 +445,7 @@ PyObject *array_adopt(PyObject *Py_UNUSED(module), PyObject *given)
     copy_slots(type->tp_as_mapping, &array_mapping, sizeof(PyMappingMethods));
     copy_slots(type->tp_as_sequence, &array_sequence, sizeof(PySequenceMethods));
     type->tp_richcompare = array_compare;
+    type->tp_iter = array_iterator;
     type->tp_dealloc = array_dealloc;
     type->tp_traverse = array_traverse;
     type->tp_clear = array_clear;

@@ -579,6 +579,14 @@ static Py_ssize_t array_length(PyObject *x)
     return length;
 }
 
+PyObject *array_iterator(PyObject *x)
+{
+    if (IS_DIRECT(x) && PyArray_NDIM((PyArrayObject *)EAGER(x)) == 1) {
+        return PyObject_GetIter(EAGER(x)); /* its items are NumPy's numbers */
+    }
+    return PyObject_CallOneArg(hooks.iterate, x);
+}
+
 static PyObject *array_item(PyObject *x, Py_ssize_t at)
 {
     PyArrayObject *real = IS_DIRECT(x) ? (PyArrayObject *)EAGER(x) : present_values((Core *)x);

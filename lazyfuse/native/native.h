@@ -155,6 +155,7 @@ static inline PyObject *base_of(Core *self)
 
 extern PyNumberMethods array_number, subexpression_number;
 extern PyMappingMethods array_mapping;
+PyObject *array_iterator(PyObject *x);
 extern PySequenceMethods array_sequence;
 PyObject *array_compare(PyObject *self, PyObject *other, int op);
 int operators_ready(void);
@@ -340,8 +341,8 @@ OfferedFast call_plainly;
    them by name; NULL: not yet. */
 #define HOOKS(_)                                                                                   \
     /* functions that C calls where it has no path */                                              \
-    _(get_item) _(set_item) _(del_item) _(length) _(matmul) _(power) _(dtype) _(geometry) _(shape) \
-    _(transposed) _(real) _(imag) _(wrap) _(export) _(adopted) _(note) _(caller) _(constant)       \
+    _(get_item) _(set_item) _(del_item) _(iterate) _(length) _(matmul) _(power) _(dtype)           \
+    _(geometry) _(shape) _(transposed) _(real) _(imag) _(wrap) _(export) _(adopted) _(note) _(caller) _(constant)       \
     _(value_node) _(arrangement) _(acquire) _(release) _(leaf) _(room) _(exact_types)              \
     _(array_ufunc) _(scalar_node) _(error_bits) _(real_view) _(governable)                         \
     _(pool_empty) _(trim) _(stretch_left) _(expression_site) _(deliver)       \
