@@ -47,6 +47,9 @@ class Calls(Expressions):
         if _hashes(function) and function in _FILLED:
             self.note_maker(original)
             return self._filled(node, _FILLED[function])
+        if function is np.full and len(node.args) == 2 and not node.keywords:
+            self.note_maker(original)
+            return self._full(*node.args)
         if original is function and type(function) is FunctionType:
             return self.inlined(function, node)
         if node.keywords:
@@ -146,10 +149,24 @@ class Calls(Expressions):
             zero = "0.0" if row.kind[0] == "f" else zero
             return Row(row.kind, row.length, lambda q: zero)
         code = self._dtype(dtypes[0]) if dtypes else "f8"
-        count = self.temp(self.index(node.args[0]).text)
-        self.leave(f"{count} < 0")
         number = float(value) if code[0] == "f" else value
-        return Row(code, count, lambda q: f"{number}" if code != "b1" else str(bool(value)))
+        text = f"{number}" if code != "b1" else str(bool(value))
+        return Row(code, self._count(node.args[0]), lambda q: text)
+
+    def _count(self, node: ast.expr) -> str:
+        """How many elements an array is to have."""
+        count = self.temp(self.index(node).text)
+        self.leave(f"{count} < 0")
+        return count
+
+    def _full(self, count: ast.expr, value: ast.expr) -> Row:
+        """`np.full(count, value)`, of one axis."""
+        number = self.number(value)
+        if number.tag:
+            raise Leaves("an array of this type")
+        code = kinds.PYTHON.get(number.kind, number.kind)
+        text = self.temp(number.text)
+        return Row(code, self._count(count), lambda q: text)
 
     def _dtype(self, node: ast.expr) -> str:
         named = {bool: "b1", int: "i8", float: "f8"}
@@ -488,6 +505,15 @@ def _gcd(walk: Calls, given: list[Number]) -> Number:
     return Number(a, "int")
 
 
+def _isqrt(walk: Calls, given: list[Number]) -> Number:
+    """The largest integer whose square is not larger; leaves beyond what a float holds."""
+    if kinds.register(given[0].kind) != "i8":
+        raise Leaves("isqrt")
+    held = walk.temp(given[0].text)
+    walk.leave(f"({held} < 0) | ({held} > {1 << 52})")
+    return Number(walk.temp(f"int64(np.sqrt(float64({held})))"), "int", 26)
+
+
 _REDUCTIONS: dict[Any, str] = {
     np.sum: "sum",
     np.max: "max",
@@ -531,6 +557,7 @@ _SIMPLE: dict[Any, tuple[Callable[[Calls, list[Any]], Value], int]] = {
             math.sqrt: _sqrt(False),
             math.fabs: _fabs,
             math.floor: _rounded("floor"),
+            math.isqrt: _isqrt,
             math.ceil: _rounded("ceil"),
             np.sqrt: _sqrt(True),
             **{getattr(math, name): _math(name) for name in C_FUNCTIONS},

@@ -11,6 +11,8 @@ import math
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import OTHER, ArrayKind, Object
 from lazyfuse.loops.numbers import SIGNS
@@ -18,6 +20,10 @@ from lazyfuse.loops.objects import Letter
 from lazyfuse.loops.rows import UFUNCS
 from lazyfuse.loops.text import Item, Known, Leaves, Maybe, Number, Row, Value, View
 from lazyfuse.loops.ufuncs import Ufuncs
+from lazyfuse.registry import THEIRS
+
+_LIMITS = (np.iinfo, np.finfo)
+_NUMBERS = (int, float, np.number)
 
 
 class Expressions(Ufuncs):
@@ -328,6 +334,8 @@ class Expressions(Ufuncs):
         found = self.object(node)
         if type(found) in (float, int):
             return self.number(ast.Constant(found))
+        if type(found) is np.float64:
+            return Number(self.float(float(found)), "f8")
         if isinstance(node.value, ast.Name) and node.attr == "size":
             sizes = " * ".join(self.array(node.value).sizes)
             return Number(f"({sizes})", "int", kinds.SMALL)
@@ -351,4 +359,11 @@ class Expressions(Ufuncs):
                 if vars(owner).get(node.attr) is found:  # the program may put another there
                     self.constants.append((vars(owner).get, (node.attr,), found))
                 return found
+            if type(owner) in _LIMITS:
+                return getattr(owner, node.attr, None)
+        if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
+            function, kind = self.object(node.func), self.object(node.args[0])
+            known = isinstance(kind, type) and isinstance(function, type)
+            if known and THEIRS.get(function, function) in _LIMITS and issubclass(kind, _NUMBERS):
+                return function(kind)
         return None

@@ -110,7 +110,8 @@ class Numbers(Text):
     @staticmethod
     def promoted(first: str, second: str) -> str | None:
         """NumPy's type for two numbers; None if it is not known."""
-        return None if "b1" in (first, second) else kinds.promoted(first, second)
+        are_bools = kinds.is_bool(first) and kinds.is_bool(second)
+        return None if are_bools else kinds.promoted(first, second)
 
     def _integers(self, op: ast.operator, first: Number, second: Number) -> Number:
         """Python's integers: beyond 64 bits Python goes on."""

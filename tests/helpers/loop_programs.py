@@ -148,7 +148,8 @@ STATEMENTS = [
     "odd[<X>] = <I>", "letter = text[<X>]", "if len(L) < 14: L.append(<F>)", "out.append(v[<X>])",
     "if len(M) < 14: M.append(<I>)", "x = L[-1] + P[1]", "s = raw[<X>] ^ M[<X>]", "x = odd[<X>]",
     "whole.append(q[<X>])", "out.append(<C>)", "whole.append(<B>)", "row[<X>] += M[<X>]",
-    "if len(row) < 14: row.append(s)", "s += int(text[<X>])", "L[<X>], L[<X>] = L[<X>], L[<X>]",
+    "if len(row) < 14: row.append(s)", "s += int(text[<X>])", "s += mask[<X>]",
+    "x = mask[<X>] * <F>", "d = <N> - mask[<X>]", "L[<X>], L[<X>] = L[<X>], L[<X>]",
     "x = whole[<X>]", "x = out[-1]",
     "swap(mask, <X>, <X>)", "v[:k] = np.where(w[:k] > <F>, v[:k], <F>)",
 ]  # fmt: skip

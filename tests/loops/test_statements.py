@@ -283,6 +283,19 @@ PROGRAMS = {
                 many.append(i * 0.5)
             return out, places, flags, given, k, x, many
     """,
+    "limits": """
+        def f(a, b, A):
+            least, small, roots = 0, 0, 0
+            for i in range(60):  # compiled
+                roots += math.isqrt(i * i + i) + math.isqrt(i)
+                small += i * 1e-17 < np.finfo(float).eps
+                least = min(least, np.iinfo(np.int32).min + i)
+                full = np.full(5, 0.5 * i)
+                whole = np.full(3, i)
+                first = np.full(2, a[0])
+                roots += int(full.sum()) + int(whole[1])
+            return roots, small, least, full, whole, first
+    """,
     "sequences": """
         def f(a, b, A):
             xs, whole = [float(x) for x in a], [int(x) for x in b]
