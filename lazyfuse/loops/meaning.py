@@ -201,9 +201,9 @@ class Writer(Turns):
         self.put("stop = meta[2]")
         self.put("step = meta[3]")
         item: Callable[[str], Any] = lambda now: Number(now, "int", kinds.SMALL)
-        if "*" in self.entry:
-            item = self.items(ast.parse(self.entry["*"], mode="eval").body)[1]
         with self.loop_of(unit) as again:
+            if "*" in self.entry:
+                item = self.items(ast.parse(self.entry["*"], mode="eval").body)[1]
             self.open("while (cur < stop) if step > 0 else (cur > stop):")
             self.assign(unit.target, item("cur"))
             self.patience("1")
