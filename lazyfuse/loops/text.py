@@ -457,7 +457,7 @@ class Text:
     def note(self, code: int) -> None:
         """Remember the kinds of the names at a way out."""
         here = {}
-        for name in self.stored:
+        for name in sorted(self.stored):  # the text is the same in every process
             kind = self.kinds.get(name)
             kind = kind.kind if isinstance(kind, Maybe) else kind
             if isinstance(kind, (View, ArrayKind, kinds.Sequence)) or (
@@ -485,7 +485,7 @@ class Text:
     def join(self, first: Kinds, second: Kinds, node: ast.AST) -> Kinds:
         """The kinds after either of two ways."""
         made = dict(first)
-        for name in {*first, *second}:
+        for name in dict.fromkeys((*first, *second)):
             one, other = first.get(name, OTHER), second.get(name, OTHER)
             made[name] = self.both(one, other)
             is_known = any(

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import copy
 import math
+import os
+import subprocess
+import sys
 import textwrap
 from typing import Any
 
@@ -417,6 +420,39 @@ def test_programs_leave_what_python_leaves(name: str, ours: bool) -> None:
     assert marked
     for line in marked:
         assert found[line].compiled_turns, (text.split("\n")[line - 1], found[line].refused)
+
+
+TEXTS = """
+import hashlib
+from lazyfuse.loops import entering
+from tests.helpers.loop_programs import compiled_at_once
+from tests.loops import test_statements as here
+
+begin = entering.Version.__init__
+def init(self, *given):
+    begin(self, *given)
+    print(hashlib.sha256(self.meant.text.encode()).hexdigest())
+entering.Version.__init__ = init
+with compiled_at_once():
+    for name in ("items", "sequences", "attributes", "integers or floats"):
+        here.run(here.textwrap.dedent(here.PROGRAMS[name]), True, [here.V, here.P, here.A])
+"""
+
+
+def test_texts_are_the_same_in_every_process() -> None:
+    """Else the disk would never have them."""
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", TEXTS],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert told[0] == told[1]
+    assert told[0].count("\n") > 20
 
 
 def run(text: str, compiled: bool, given: list[Any], ours: bool = False) -> Any:
