@@ -132,8 +132,8 @@ class Writer(Turns):
         exits = (ast.Return, ast.Raise)
         ends = {k for each, (k, _, _) in self.numbers.items() if isinstance(each, exits)}
         return Meant(
-            text + "\n", self.enters, self.leaves, self.slots, self.flags, self.fetches, self.counters,
-            self.words, ends, self.reasons, self.constants, self.functions,
+            text + "\n", self.enters, self.leaves, self.slots, self.flags, self.begins,
+            self.counters, self.words, ends, self.reasons, self.constants, self.functions,
             1 + max((block for block, _ in self.blocks.values()), default=-1), self.origins,
             self.memory.logs, self.appended - {""}, self.iterated - {""},
             None if self.makes is None else self.makers,

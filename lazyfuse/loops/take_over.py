@@ -31,7 +31,6 @@ from lazyfuse.loops.text import (
     BROKE,
     CUR,
     FINISHED,
-    FIRST,
     Meant,
     Refused,
     numbered,
@@ -174,7 +173,7 @@ class Exit:
         self, code: int, is_while: bool, values: list[Any], words: Any, meant: Meant
     ) -> None:
         self.values: list[Any] | None = values  # until they are in their names
-        self.at = meant.fetches.get(code, code - FIRST) if code > FIRST else 0
+        self.at = meant.begins.get(code, 0)
         self.finished = code == FINISHED
         self.broke = code == BROKE or (self.finished and is_while)
         self.turns = (None,) if self.at else ()

@@ -130,8 +130,8 @@ class Meant(NamedTuple):
     """Where the number of a name and kind is when the loop has been left."""
     flags: dict[str, int]
     """Of names that had no number at entry: where it is whether the loop has assigned them."""
-    fetches: dict[int, int]
-    """Ways out where an inner loop takes the item of a turn: the first statement of its body."""
+    begins: dict[int, int]
+    """For each way out, the statement with which Python goes on."""
     counters: dict[int, int]
     """For each `for`, by its number, where its counter, stop and step are."""
     words: int
@@ -158,7 +158,7 @@ class Meant(NamedTuple):
 
 
 FINISHED, BROKE, FIRST = 0, 1, 2
-"""How a loop ends; statement k is left as k + FIRST."""
+"""How a loop ends; a larger code is a way out."""
 ASKED, CUR, STOP, STEP, SCRATCH, ROOM, ARENA, END, LOG, OBJECTS = range(10)
 HEAD = 10
 LOGGED = 256
@@ -269,7 +269,8 @@ class Text:
         self.stored |= {DOTTED.format(*each) for each in attributes(unit)[1]} & set(entry)
         self.slots: dict[tuple[str, Any], int] = {}
         self.counters: dict[int, int] = {}
-        self.fetches: dict[int, int] = {}
+        self.begins: dict[int, int] = {}
+        self.ways: dict[int, list[int]] = {}
         self.words = HEAD
         self.enters: list[tuple[str, Any, int]] = []
         self.constants: list[tuple[Callable[..., Any], tuple[Any, ...], Any]] = []
@@ -447,15 +448,33 @@ class Text:
 
     def leave(self, condition: str = "") -> None:
         """Let Python do this statement, where a condition holds."""
-        self.note(self.at + FIRST)
+        code = self.way(self.at)
         if condition:
             self.open(f"if {condition}:")
-        self.put(f"leave({self.at + FIRST})")
+        self.put(f"leave({code})")
         if condition:
             self.close()
 
+    def way(self, at: int) -> int:
+        """The way out at a statement: its code. Where names have other kinds, it is another one."""
+        here = self._here()
+        codes = self.ways.setdefault(at, [])
+        for code in codes:
+            known = self.leaves[code]
+            if all(known.get(name, kind) == kind for name, kind in here.items()):
+                known.update(here)
+                return code
+        codes.append(FIRST + at if not codes else FIRST + 2 * len(self.numbers) + len(self.leaves))
+        self.leaves[codes[-1]] = here
+        self.begins[codes[-1]] = at
+        return codes[-1]
+
     def note(self, code: int) -> None:
-        """Remember the kinds of the names at a way out."""
+        """Remember the kinds of the names where the loop ends."""
+        self.leaves.setdefault(code, {}).update(self._here())
+
+    def _here(self) -> Kinds:
+        """The kinds of the names that the loop may have assigned."""
         here = {}
         for name in sorted(self.stored):  # the text is the same in every process
             kind = self.kinds.get(name)
@@ -465,11 +484,7 @@ class Text:
             ):
                 self._slot(name, kind)
                 here[name] = kind
-        known = self.leaves.setdefault(code, here)
-        if known != here:
-            if any(known.get(name, kind) != kind for name, kind in here.items()):
-                raise Refused(self.unit, "a way out with names of several types")
-            known.update(here)
+        return here
 
     def patience(self, turns: str) -> None:
         """Look at signals now and then, at the beginning of a turn."""
@@ -478,8 +493,7 @@ class Text:
         self.open(f"if patience > {_PATIENCE}:")
         self.put("patience = int64(0)")
         with self.under("if True:" if self.memory.holds else "if asked(meta[0]) != 0:"):
-            self.note(first + FIRST)
-            self.put(f"leave({first + FIRST})")
+            self.put(f"leave({self.way(first)})")
         self.close()
 
     def join(self, first: Kinds, second: Kinds, node: ast.AST) -> Kinds:

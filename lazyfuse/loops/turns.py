@@ -14,7 +14,7 @@ from lazyfuse.loops import kinds
 from lazyfuse.loops.calls import Calls
 from lazyfuse.loops.kinds import ArrayKind
 from lazyfuse.loops.names import stored
-from lazyfuse.loops.text import BITS, BROKE, FINISHED, FIRST, Known, Leaves, Number, Refused, Row
+from lazyfuse.loops.text import BITS, BROKE, FINISHED, Known, Leaves, Number, Refused, Row
 
 
 class Turns(Calls):
@@ -109,8 +109,8 @@ class Turns(Calls):
             count, item = self._steps(start, stop, step)
             begin = "int64(0)"
         self.settle()
-        if number := 0 if self.called else self.at:
-            self.note(number + FIRST)
+        number = 0 if self.called else self.at
+        begins = self.way(number) if number else 0
         self.temps += 1
         now, last = f"now{self.temps}", self.temp(count)
         if number:
@@ -121,7 +121,7 @@ class Turns(Calls):
             self.open(f"for {now} in range({begin}, {last}, {by or 1}):")
             if number:
                 self.put(f"cur_{number} = {now if by else item(now).text}")
-            with self._before(node, now, number):
+            with self._before(node, now, number, begins):
                 self.assign(node.target, item(now))
             self._turn(node)
             self.body(node.body)
@@ -131,26 +131,29 @@ class Turns(Calls):
             self._choice(f"not {broke}", node, node.orelse, [])
 
     @contextmanager
-    def _before(self, node: ast.For, now: str, number: int) -> Iterator[None]:
+    def _before(self, node: ast.For, now: str, number: int, begins: int) -> Iterator[None]:
         """Where the item of a turn is taken: Python begins there if it is not what it should be.
-        In the first turn it begins with the loop, later with this turn (`Exit.rest`).
+        In the first turn it begins with the loop, by the way out `begins`; later with this turn
+        (`Exit.rest`).
         """
         if not number:
             yield
             return
         at, before = len(self.lines), self.at
         self.at = number + len(self.numbers)  # a way out of its own
-        self.fetches[self.at + FIRST] = self.numbers[node.body[0]][0]
         yield
-        text, self.at = f"leave({self.at + FIRST})", before
+        for code in self.ways.get(self.at, ()):
+            self.begins[code] = self.numbers[node.body[0]][0]
+        self.at = before
         for k in reversed(range(at, len(self.lines))):
             line = self.lines[k]
-            if isinstance(line, str) and line.strip() == text:
+            text = line.strip() if isinstance(line, str) else ""
+            if text.startswith("leave("):
                 pad = line[: -len(text)]
                 later = (f"step_{number} = 0", f"cur_{number} = {now} - 1", text)
                 self.lines[k : k + 1] = [
                     f"{pad}if {now} == 0:",
-                    f"{pad}  leave({before + FIRST})",
+                    f"{pad}  leave({begins})",
                     *[pad + each for each in later],
                 ]
 
