@@ -84,7 +84,7 @@ class Worker:
         self._hurried = threading.Event()
         self._wishes: queue.SimpleQueue[Source | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
+        self._lock, self._beginning = threading.Lock(), threading.Lock()
 
     def after_fork(self) -> None:
         """In a child: close the pipes of the parent's worker, which must end with the parent."""
@@ -108,10 +108,15 @@ class Worker:
             return f"no Python to start: sys.executable is {sys.executable!r}"
         return ""
 
-    def want(self, source: Source) -> bool:
-        """Request the compilation of a source; whether the worker will try."""
+    def want(self, source: Source, at_once: bool = False) -> bool:
+        """Request the compilation of a source; whether the worker will try. `at_once`: the program
+        is busy in Python, beside which the thread would take 100 ms to start the process.
+        """
         if self.why_not():
             return False
+        if at_once:
+            with suppress(OSError):  # the thread tries again, and tells
+                self._begin()
         with self._lock:
             self._wishes.put(source)
             if self._thread is None:
@@ -199,8 +204,7 @@ class Worker:
                 self._hurried.wait(DELAY)
                 if self.trouble:
                     raise Crash(self.trouble)
-                self._process = start()
-                self.started += 1
+                self._begin()
                 if self.trouble:  # closed meanwhile
                     raise Crash(self.trouble)
             try:
@@ -208,6 +212,12 @@ class Worker:
                 return
             except OSError:
                 self._crashed()
+
+    def _begin(self) -> None:
+        with self._beginning:
+            if self._process is None:
+                self._process = start()
+                self.started += 1
 
     def _reply(self, source: Source) -> tuple[bytes | None, str, float]:
         while True:
@@ -248,14 +258,15 @@ def start(main: str = _MAIN, inherited: Sequence[int] = ()) -> Any:
     flags = subprocess._args_from_interpreter_flags()
     package = (__package__ or "").rpartition(".")[0]
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    # the process neither imports from the current folder nor stays in it
+    # the process neither imports from the current folder nor stays in it; what the module `site`
+    # would look for is in `path`
     path = [os.path.abspath(each) for each in sys.path if each]
     arguments = ["\n".join(path), package, folder, main, str(os.getpid())]
     options: dict[str, Any] = {}
     if sys.platform == "win32":
         options["creationflags"] = subprocess.CREATE_NO_WINDOW
     process = subprocess.Popen(
-        [sys.executable, *flags, "-P", "-W", "ignore", "-c", _BOOT, *arguments],
+        [sys.executable, *flags, "-S", "-P", "-W", "ignore", "-c", _BOOT, *arguments],
         cwd=os.path.abspath(os.sep),
         stdin=inherited[-1] if inherited else subprocess.PIPE,
         stdout=subprocess.DEVNULL if inherited else subprocess.PIPE,

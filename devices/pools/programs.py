@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from .. import fork_safety, settings
-from ..base import DeviceError, DeviceLost, DeviceOptions, Pooled, Source
+from ..base import ALONE, DeviceError, DeviceLost, DeviceOptions, Pooled, Source
 from ..caches import Group
 from .compile_worker import Worker
 from .disk_cache import DiskCache
@@ -155,7 +155,7 @@ class ProgramPool:
         """Put a source into the worker's queue."""
         with self._arrival:
             self._wanted[source.language, source.text] = source
-        if self.worker is None or not self.worker.want(source):
+        if self.worker is None or not self.worker.want(source, source.name == ALONE):
             self.lost(None, "")
 
     def awaits(self, source: Source) -> bool:
