@@ -12,6 +12,7 @@ import itertools
 import os
 import stat
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -151,7 +152,14 @@ class DiskCache:
 
     def names(self, prefix: str = "") -> list[str]:
         """The names of entries that begin with `prefix`."""
-        return [entry[2] for entry in self._entries() if entry[2].startswith(prefix)]
+        found: list[str] = []
+
+        def consider(item: os.DirEntry[str]) -> None:
+            if self._is_entry(item) and item.name.startswith(prefix):
+                found.append(item.name.removesuffix(_SUFFIX))
+
+        self._look(consider)
+        return found
 
     def clear(self) -> None:
         """Remove every entry."""
@@ -255,28 +263,36 @@ class DiskCache:
         self.trouble = str(error)
 
     def _entries(self) -> list[tuple[float, int, str]]:
-        """Time of last use, bytes and name of every entry; removes files of dead processes."""
+        """Time of last use, bytes and name of every entry."""
         found: list[tuple[float, int, str]] = []
+
+        def consider(item: os.DirEntry[str]) -> None:
+            if self._is_entry(item):
+                status = item.stat()
+                found.append((status.st_mtime, status.st_size, item.name.removesuffix(_SUFFIX)))
+
+        self._look(consider)
+        return found
+
+    def _look(self, consider: Callable[[os.DirEntry[str]], object]) -> None:
+        """Show every file; what other processes have removed meanwhile is left out."""
         if not self._usable():
-            return found
+            return
         try:
             with os.scandir(self.directory) as listing:
                 for item in listing:
-                    self._consider(item, found)
+                    with suppress(OSError):
+                        consider(item)
         except OSError as error:
             if not isinstance(error, FileNotFoundError):
                 self.trouble = str(error)
-        return found
 
-    def _consider(self, item: os.DirEntry[str], found: list[tuple[float, int, str]]) -> None:
-        try:
-            if item.name.endswith(_SUFFIX):
-                status = item.stat()
-                found.append((status.st_mtime, status.st_size, item.name[: -len(_SUFFIX)]))
-            elif item.name.endswith(_TEMPORARY) and time.time() - item.stat().st_mtime > _STALE:
-                os.unlink(item.path)
-        except OSError:
-            pass  # removed by another process meanwhile
+    @staticmethod
+    def _is_entry(item: os.DirEntry[str]) -> bool:
+        """Whether a file is an entry; removes files of dead processes."""
+        if item.name.endswith(_TEMPORARY) and time.time() - item.stat().st_mtime > _STALE:
+            os.unlink(item.path)
+        return item.name.endswith(_SUFFIX)
 
     def _grow(self, size: int) -> None:
         """Account for a new entry; over the limit, remove the entries unused for longest."""
