@@ -61,13 +61,22 @@ class Places(Numbers):
         count = len(keys)
         if count >= len(array.sizes) or any(isinstance(each, ast.Slice) for each in keys):
             raise Leaves("a part of an array in parts")
-        made, terms = list(array.keys) or [""] * array.kind.rank, [array.first] * bool(array.first)
-        for axis, size, key in zip(array.axes, array.sizes, keys, strict=False):
-            made[axis] = at = self.inside(key, size)
-            terms.append(f"{at} * {self.stride(array.name, array.kind, axis)}")
-        first = self.temp(" + ".join(terms))
+        offset, made = self._offset(array, keys)
         rest = array.axes[count:], array.sizes[count:]
-        return array._replace(axes=rest[0], first=first, sizes=rest[1], keys=tuple(made))
+        return array._replace(axes=rest[0], first=self.temp(offset), sizes=rest[1], keys=made)
+
+    def _offset(self, array: Array, keys: list[ast.expr]) -> tuple[str, tuple[str, ...]]:
+        """The offset of an element, and the indices that make it; slices count as zero."""
+        terms, made = [array.first] * bool(array.first), list(array.keys)
+        made = made or [""] * array.kind.rank
+        for axis, size, key in zip(array.axes, array.sizes, keys, strict=False):
+            if isinstance(key, ast.Slice):
+                continue
+            made[axis] = at = self.inside(key, size)
+            stride = self.stride(array.name, array.kind, axis)
+            if at != "int64(0)":
+                terms.append(at if stride == "int64(1)" else f"{at} * {stride}")
+        return " + ".join(terms) or "int64(0)", tuple(made)
 
     def stride(self, name: str, kind: ArrayKind, axis: int) -> str:
         return "int64(1)" if kind.unit and axis == kind.rank - 1 else f"{name}_s{axis}"
@@ -115,12 +124,7 @@ class Places(Numbers):
             raise Leaves("a part of an array")
         if isinstance(node.ctx, ast.Store):
             self.written(array.kind)
-        terms = [array.first] if array.first else []
-        for axis, size, key in zip(array.axes, array.sizes, keys, strict=True):
-            at = self.inside(key, size)
-            step = self.stride(array.name, array.kind, axis)
-            terms.append(at if step == "int64(1)" else f"{at} * {step}")
-        return f"{array.name}_p", " + ".join(terms), array.kind.code
+        return f"{array.name}_p", self._offset(array, keys)[0], array.kind.code
 
     def is_local(self, node: ast.expr) -> bool:
         """Whether a name holds an array that only the function which is called knows."""
@@ -167,27 +171,22 @@ class Places(Numbers):
         if len(keys) > len(array.sizes):
             raise Leaves("too many indices")
         keys = [*keys, *[ast.Slice()] * (len(array.sizes) - len(keys))]
-        if sum(isinstance(each, ast.Slice) for each in keys) != 1:
+        places = zip(array.axes, array.sizes, keys, strict=True)
+        slices = [(k, size, key) for k, size, key in places if isinstance(key, ast.Slice)]
+        if len(slices) != 1:
             raise Leaves("a part of several axes")
-        terms, count, step = [array.first] if array.first else [], "", ""
-        made: list[str] = list(array.keys) or [""] * array.kind.rank
-        view: View | None = None
-        for axis, size, key in zip(array.axes, array.sizes, keys, strict=True):
-            stride = self.stride(array.name, array.kind, axis)
-            if isinstance(key, ast.Slice):
-                at, count, by = self.bounds(key, size)
-                step = stride
-                if by != "1":
-                    step = f"(-{stride})" if by == "-1" else self.temp(f"{stride} * {by}")
-                is_entered = by == "1" and array.name in self.entry
-                view = View(array.name, axis) if is_entered else None
-                made[axis] = self.temp(f"{made[axis]} + {at}") if made[axis] else at
-            else:
-                at = self.inside(key, size)
-                made[axis] = at
-            if at != "int64(0)":
-                terms.append(at if stride == "int64(1)" else f"{at} * {stride}")
-        first = self.temp(" + ".join(terms)) if terms else "int64(0)"
+        axis, size, key = slices[0]
+        offset, indices = self._offset(array, keys)
+        made = list(indices)
+        at, count, by = self.bounds(key, size)
+        stride = step = self.stride(array.name, array.kind, axis)
+        if by != "1":
+            step = f"(-{stride})" if by == "-1" else self.temp(f"{stride} * {by}")
+        view = View(array.name, axis) if by == "1" and array.name in self.entry else None
+        made[axis] = self.temp(f"{made[axis]} + {at}") if made[axis] else at
+        if at != "int64(0)":
+            offset = f"{offset} + {at if stride == 'int64(1)' else f'{at} * {stride}'}"
+        first = offset if offset == "int64(0)" else self.temp(offset)
         return Part(f"{array.name}_p", first, count, step, array.kind.code, view, tuple(made))
 
     def bounds(self, node: ast.Slice, size: str) -> tuple[str, str, str]:

@@ -247,6 +247,15 @@ def _differ(first: Kinds, second: Kinds) -> bool:
 class Text:
     """Writes the text of one loop."""
 
+    # What modules above this one add, each its part of the class.
+    assign: Callable[[ast.expr, Item], None]
+    body: Callable[[list[ast.stmt]], None]
+    index: Callable[[ast.expr], Number]
+    kept_for_good: Callable[[], None]
+    number: Callable[..., Number]
+    ufunc: Callable[[np.ufunc, Sequence[Value]], Value]
+    value: Callable[..., Value]
+
     def __init__(
         self,
         unit: ast.For | ast.While,
@@ -334,34 +343,6 @@ class Text:
             name = f"{name}_{kind.code}{kind.rank}{kind.unit:d}{kind.writes:d}"
         sizes = [f"{name}_{letter}{k}" for letter in "ns" for k in range(kind.rank)]
         return [f"{name}_p", *sizes, f"{name}_o"]
-
-    def ufunc(self, function: np.ufunc, values: Sequence[Value]) -> Value:
-        """As ufuncs.py has it."""
-        raise NotImplementedError
-
-    def value(self, node: ast.expr, wanted: str = "") -> Value:
-        """As expressions.py has it."""
-        raise NotImplementedError
-
-    def assign(self, target: ast.expr, value: Item) -> None:
-        """As meaning.py has it."""
-        raise NotImplementedError
-
-    def body(self, statements: list[ast.stmt]) -> None:
-        """As meaning.py has it."""
-        raise NotImplementedError
-
-    def kept_for_good(self) -> None:
-        """As meaning.py has it."""
-        raise NotImplementedError
-
-    def number(self, node: ast.expr, wanted: str = "") -> Number:
-        """As expressions.py has it."""
-        raise NotImplementedError
-
-    def index(self, node: ast.expr) -> Number:
-        """As expressions.py has it."""
-        raise NotImplementedError
 
     def put(self, line: str) -> None:
         self.lines.append("  " * self.indent + line)
