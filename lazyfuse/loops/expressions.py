@@ -256,7 +256,8 @@ class Expressions(Ufuncs):
         found = []
         for operator, each in zip(node.ops, node.comparators, strict=True):
             text = each.value if isinstance(each, ast.Constant) else None
-            if isinstance(operator, (ast.In, ast.NotIn)) and type(text) is str:
+            is_last = each is node.comparators[-1]
+            if isinstance(operator, (ast.In, ast.NotIn)) and type(text) is str and is_last:
                 among = " | ".join(f"({first.text} == {ord(x)})" for x in text) or "False"
                 found.append(f"(not ({among}))" if isinstance(operator, ast.NotIn) else among)
                 continue

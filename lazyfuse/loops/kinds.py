@@ -221,11 +221,12 @@ def of_value(value: Any, is_assigned: bool = False) -> tuple[Any, Any]:
 
 def _item(value: Any, depth: int = 3) -> Any:
     """The kind of a sequence's first item."""
-    if not value or type(value) in (bytes, bytearray, str):
+    first = value[:1]  # another thread may empty a list
+    if not first or type(value) in (bytes, bytearray, str):
         return ""
-    kind = type(value[0])
+    kind = type(first[0])
     if kind in SEQUENCES:
-        return Sequence(SEQUENCES[kind], _item(value[0], depth - 1)) if depth else OTHER
+        return Sequence(SEQUENCES[kind], _item(first[0], depth - 1)) if depth else OTHER
     return kind.__name__ if kind in (int, float, bool, complex) else TYPES.get(kind, OTHER)
 
 
