@@ -259,7 +259,7 @@ class Writer(Turns):
     def on_expr(self, node: ast.Expr) -> None:
         called = node.value.func if isinstance(node.value, ast.Call) else None
         if isinstance(called, ast.Attribute) and called.attr == "append":
-            self.append(called.value, *node.value.args)  # type: ignore[attr-defined]
+            self.append(called.value, node.value)  # type: ignore[arg-type]
         elif isinstance(node.value, ast.Call) and isinstance(self.object(called), FunctionType):  # type: ignore[arg-type]
             self.inlined(self.object(called), node.value, is_statement=True)  # type: ignore[arg-type]
         elif not isinstance(node.value, ast.Constant):

@@ -159,8 +159,10 @@ class Objects(Places):
         held, at = place
         self.put(f"py_set({held.address}, {at}, {self.made(value)})")
 
-    def append(self, owner: ast.expr, node: ast.expr) -> None:
+    def append(self, owner: ast.expr, node: ast.Call) -> None:
         """Add a number to a list."""
+        if len(node.args) != 1 or node.keywords:
+            raise Leaves("an expression")
         owner = self.named(owner)
         held, name = self.sequence(owner), owner.id if isinstance(owner, ast.Name) else ""
         if name in self.stored or not isinstance(self.entry.get(name), Sequence):
@@ -168,7 +170,7 @@ class Objects(Places):
         goes_over_it = self.iterated and ("" in self.iterated or not name)
         if held is None or held.kind.type != "list" or self.called or goes_over_it:
             raise Leaves("an expression")
-        value = self.number(node)
+        value = self.number(node.args[0])
         if not held.kind.item and name:  # it was empty
             self.memory.items[name] = value.kind
             self.heads.clear()
