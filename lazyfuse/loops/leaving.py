@@ -72,11 +72,14 @@ def copied(tree: Any) -> Any:
         return [copied(each) for each in tree]
     if not isinstance(tree, ast.AST):
         return tree
-    made = type(tree)()
-    for name in (*tree._fields, *tree._attributes):
-        value = getattr(tree, name, None)
-        setattr(made, name, copied(value) if isinstance(value, (list, ast.AST)) else value)
-    return made
+    names = (*tree._fields, *tree._attributes)
+    parts = {name: getattr(tree, name) for name in names if hasattr(tree, name)}
+    return type(tree)(
+        **{
+            name: copied(part) if isinstance(part, (list, ast.AST)) else part
+            for name, part in parts.items()
+        }
+    )
 
 
 def method(owner: ast.expr, name: str, *arguments: ast.expr) -> ast.Call:
