@@ -12,7 +12,7 @@ import itertools
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -152,14 +152,8 @@ class DiskCache:
 
     def names(self, prefix: str = "") -> list[str]:
         """The names of entries that begin with `prefix`."""
-        found: list[str] = []
-
-        def consider(item: os.DirEntry[str]) -> None:
-            if self._is_entry(item) and item.name.startswith(prefix):
-                found.append(item.name.removesuffix(_SUFFIX))
-
-        self._look(consider)
-        return found
+        names = [item.name.removesuffix(_SUFFIX) for item in self._files()]
+        return [name for name in names if name.startswith(prefix)]
 
     def clear(self) -> None:
         """Remove every entry."""
@@ -265,34 +259,28 @@ class DiskCache:
     def _entries(self) -> list[tuple[float, int, str]]:
         """Time of last use, bytes and name of every entry."""
         found: list[tuple[float, int, str]] = []
-
-        def consider(item: os.DirEntry[str]) -> None:
-            if self._is_entry(item):
+        for item in self._files():
+            with suppress(OSError):  # removed by another process meanwhile
                 status = item.stat()
                 found.append((status.st_mtime, status.st_size, item.name.removesuffix(_SUFFIX)))
-
-        self._look(consider)
         return found
 
-    def _look(self, consider: Callable[[os.DirEntry[str]], object]) -> None:
-        """Show every file; what other processes have removed meanwhile is left out."""
+    def _files(self) -> Iterator[os.DirEntry[str]]:
+        """The files of entries; removes files of dead processes."""
         if not self._usable():
             return
         try:
             with os.scandir(self.directory) as listing:
                 for item in listing:
-                    with suppress(OSError):
-                        consider(item)
+                    if item.name.endswith(_SUFFIX):
+                        yield item
+                    elif item.name.endswith(_TEMPORARY):
+                        with suppress(OSError):
+                            if time.time() - item.stat().st_mtime > _STALE:
+                                os.unlink(item.path)
         except OSError as error:
             if not isinstance(error, FileNotFoundError):
                 self.trouble = str(error)
-
-    @staticmethod
-    def _is_entry(item: os.DirEntry[str]) -> bool:
-        """Whether a file is an entry; removes files of dead processes."""
-        if item.name.endswith(_TEMPORARY) and time.time() - item.stat().st_mtime > _STALE:
-            os.unlink(item.path)
-        return item.name.endswith(_SUFFIX)
 
     def _grow(self, size: int) -> None:
         """Account for a new entry; over the limit, remove the entries unused for longest."""
