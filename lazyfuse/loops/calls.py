@@ -63,13 +63,6 @@ class Calls(Expressions):
             return tuple([self.kept(self.binary(op, a, b)) for op in (ast.FloorDiv(), ast.Mod())])
         if function in (min, max) and len(node.args) >= 2:
             return self._least(node.args, function is max, wanted)
-        if function in (ord, int) and len(node.args) == 1:
-            item = self.item(node.args[0])
-            if isinstance(item, Letter):
-                return self._code(item, function is int)
-            if isinstance(item, Number) and function is int:
-                return _int(self, [item])
-            raise Leaves("a function")
         if function is len and len(node.args) == 1:
             held = self.sequence(node.args[0])
             if held is not None:
@@ -83,7 +76,10 @@ class Calls(Expressions):
             row = self.value(node.args[0])
             if isinstance(row, Row):
                 return self.reduced(_REDUCTIONS[function], row)
-        given = [self.value(each) for each in node.args]
+        items = [self.item(each) for each in node.args]
+        if len(items) == 1 and isinstance(items[0], Letter):
+            return self._of_letter(function, items[0])
+        given = [self.known(each) for each in items]
         if function is np.where and len(given) == 3:
             return self.where(*given)
         if function is np.linalg.norm and len(given) == 1 and isinstance(given[0], Row):
@@ -106,10 +102,12 @@ class Calls(Expressions):
             return self.ufunc(function, given)
         raise Leaves("a function")
 
-    def _code(self, letter: Letter, is_digit: bool) -> Number:
+    def _of_letter(self, function: Any, letter: Letter) -> Number:
         """`ord(letter)`, or `int(letter)` of a digit."""
-        if not is_digit:
+        if function is ord:
             return Number(letter.text, "int", 21)
+        if function is not int:
+            raise Leaves("a function of a string")
         self.leave(f"({letter.text} < 48) | ({letter.text} > 57)")
         return Number(f"({letter.text} - 48)", "int", 4)
 
@@ -545,6 +543,7 @@ _SIMPLE: dict[Any, tuple[Callable[[Calls, list[Any]], Value], int]] = {
         function: (call, 1)
         for function, call in {
             abs: _abs,
+            int: _int,
             float: _float,
             bool: _bool,
             complex: _complex,

@@ -1,7 +1,7 @@
 """Entering a compiled loop, and leaving it: values of names to words, and back.
 
-Owns the memory that a compiled loop is given: its words, working memory, memory for arrays of its
-own and for what it appends to lists.
+Owns the memory that a compiled loop is given: its words, working memory, and memory for arrays of
+its own.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from array import array
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,6 +57,15 @@ _PENDING = -2
 """What C says where an array has to be exported first (native/entering.c)."""
 
 
+class Room(NamedTuple):
+    """The memory of a loop while it runs."""
+
+    is_ours: bool
+    """Whether arrays that it makes are ours."""
+    arena: Any
+    kept: list[Any]
+
+
 class Version:
     """A loop compiled for names of certain kinds."""
 
@@ -73,7 +82,6 @@ class Version:
         self.form = entry.get("*", "")
         self.stored = [*stored, *[DOTTED.format(*each) for each in written]]
         self.source = Source("numba", ALONE, meant.text, 0, (), ())
-        self.call: Any = None
         self.program: Any = None
         self.entry = 0
         self.arena: Any = None
@@ -96,14 +104,12 @@ class Version:
 
     def is_ready(self) -> bool:
         """Whether it can be entered; compiled in the background."""
-        if self.call is None:
+        if self.program is None:
             device = devices.cpu()
             device.prepare_loops()
             self.program = device.soon(self.source)
-            if self.program is not None:
-                self.entry = self.program.entry
-                self.call = _ENTRY(self.entry)
-        return self.call is not None
+            self.entry = 0 if self.program is None else self.program.entry
+        return self.program is not None
 
     def why_never(self) -> str:
         """Why it cannot be compiled."""
@@ -120,8 +126,8 @@ class Version:
         values of the names that it assigns (`UNBOUND` for those that keep theirs), its words.
 
         `first`: whom to ask for signals, the counter, stop and step. `held`: values of the kinds
-        for which this is, by name; without it C looks at the kinds. Attributes and lists have got
-        their values when it returns.
+        for which this is, by name; without it C looks at the kinds. Attributes have got their
+        values when it returns.
         """
         words = self.Words(*first)
         words[OBJECTS] = _TABLE
@@ -135,38 +141,42 @@ class Version:
             filled = self._values(words, held)
         if type(filled) is int:
             return None
-        most = filled[0]  # the list keeps the others alive
-        if not self.is_plain or NATIVE is None:
-            held = held or dict(zip(self.names, values, strict=True))
-        ours, rooms = False, None  # type: bool, dict[str, Any] | None
-        if not self.is_plain and held is not None:
-            arranged = self._arrange(words, held, most)
-            if arranged is None:
-                return None
-            ours, rooms = arranged
-        if NATIVE is not None:
-            code, found = NATIVE.loop_call(self.entry, words, self.packed_exits, UNBOUND)
-        else:
-            memory = ctypes.addressof(words)
-            code, found = self.call(memory, memory), None
+        # what is in `filled` lives until the loop has run
+        if self.is_plain:
+            code, found = self._run(words)
+            if found is None:
+                found = self._left(code, words, held or self._by_name(values), is_ours=False)
+            return code, found, words
+        held = held or self._by_name(values)
+        room = self._arrange(words, held, most=filled[0])
+        if room is None:
+            return None
+        code, found = self._run(words)
         if found is None:
-            held = held or dict(zip(self.names, values, strict=True))
-            found = self._left(code, words, held, ours)
-        if rooms is not None and held is not None:
-            self._finish(words, held, found, rooms)
-        return code, found, words
+            found = self._left(code, words, held, room.is_ours)
+        self.arena = room.arena
+        count = len(self.stored) - len(self.written)
+        for (name, attribute), value in zip(self.written, found[count:], strict=True):
+            if value is not UNBOUND:
+                setattr(held[name], attribute, value)
+        return code, found[:count], words
 
-    def _arrange(
-        self, words: Any, held: dict[str, Any], most: int
-    ) -> tuple[bool, dict[str, Any]] | None:
-        """Give the loop memory; whether arrays that it makes are ours, and this memory; None if
-        it cannot run. `most`: the length of the longest axis.
-        """
-        meant = self.meant
-        rooms: dict[str, Any] = {}
+    def _by_name(self, values: list[Any]) -> dict[str, Any]:
+        return dict(zip(self.names, values, strict=True))
+
+    def _run(self, words: Any) -> tuple[int, list[Any] | None]:
+        """Run the loop: how it ended, and the values of its names where C reads them."""
+        if NATIVE is not None:
+            return NATIVE.loop_call(self.entry, words, self.packed_exits, UNBOUND)  # type: ignore[no-any-return]
+        memory = ctypes.addressof(words)
+        return _ENTRY(self.entry)(memory, memory), None
+
+    def _arrange(self, words: Any, held: dict[str, Any], most: int) -> Room | None:
+        """Give the loop memory; None if it cannot run. `most`: the length of the longest axis."""
+        meant, kept, arena = self.meant, [], None  # type: Meant, list[Any], Any
         if meant.blocks:
-            rooms["*blocks"] = np.empty(2 * most * meant.blocks)
-            words[SCRATCH], words[ROOM] = address(rooms["*blocks"]), most
+            kept.append(np.empty(2 * most * meant.blocks))
+            words[SCRATCH], words[ROOM] = address(kept[-1]), most
         is_ours = False
         if meant.makes is not None:
             whose = {type(held[name]) for name in meant.origins} | meant.makes
@@ -179,27 +189,15 @@ class Version:
                 arena = np.empty(size)
             words[ARENA] = address(arena)
             words[END] = words[ARENA] + arena.nbytes
-            rooms["*arena"] = arena
         appended = {id(held[name]) for name in meant.appended}
         if any(id(held[name]) in appended for name in meant.iterated if name in held):
             return None
         if meant.logs:
-            rooms["*log"] = np.empty(3 * LOGGED)
-            words[LOG] = address(rooms["*log"])
+            kept.append(np.empty(3 * LOGGED))
+            words[LOG] = address(kept[-1])
         for at, both in self.loops:
             words[at : at + 2] = list(both)
-        return is_ours, rooms
-
-    def _finish(
-        self, words: Any, held: dict[str, Any], values: list[Any], rooms: dict[str, Any]
-    ) -> None:
-        """Give attributes what the loop has given them; these values go from the list."""
-        self.arena = rooms.get("*arena")
-        count = len(self.stored) - len(self.written)
-        for (name, attribute), value in zip(self.written, values[count:], strict=True):
-            if value is not UNBOUND:
-                setattr(held[name], attribute, value)
-        del values[count:]
+        return Room(is_ours, arena, kept)
 
     def _values(self, words: Any, held: dict[str, Any]) -> list[Any] | int:
         """As C's loop_fill."""

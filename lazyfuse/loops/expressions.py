@@ -41,7 +41,11 @@ class Expressions(Ufuncs):
         return walk(node, wanted) if chooses else walk(node)
 
     def value(self, node: ast.expr, wanted: str = "") -> Value:
-        found = self.item(node, wanted)
+        return self.known(self.item(node, wanted))
+
+    @staticmethod
+    def known(found: Item) -> Value:
+        """What an expression stands for, which has to be a number or a row."""
         if not isinstance(found, (Number, Row)):
             raise Leaves("a tuple")
         return found

@@ -31,6 +31,7 @@ from lazyfuse.loops.text import (
     Meant,
     Memory,
     Number,
+    Place,
     Refused,
     Row,
     View,
@@ -279,15 +280,7 @@ class Writer(Turns):
         node = ast.Assign([self.owned(each) for each in node.targets], node.value)
         target = node.targets[0]
         if len(node.targets) == 1 and isinstance(target, ast.Subscript):
-            held = self.sequence(target.value)
-            if held is None:
-                self._store(target, node.value)
-                return
-            value = self.number(node.value)
-            value = value._replace(text=self.temp(value.text))
-            place = self.item_place(held, target.slice)
-            self.settle()
-            self.store_item(place, value)
+            self._store(target, node.value)
             return
         found = self.handle(node.value) or self.item(node.value)
         if len(node.targets) == 1 and isinstance(target, ast.Tuple):
@@ -310,7 +303,7 @@ class Writer(Turns):
         if len(values) != len(target.elts):
             raise Leaves("a tuple of another length")
         bound = stored(target)
-        places: list[Any] = []
+        places: list[Place | None] = []
         for place, value in zip(target.elts, values, strict=True):
             if not isinstance(place, ast.Subscript):
                 places.append(None)
@@ -318,21 +311,18 @@ class Writer(Turns):
             reads = any(isinstance(each, ast.Subscript) for each in ast.walk(place.slice))
             if reads or bound & self.names(place) or not isinstance(value, Number):
                 raise Leaves("a target that depends on another")
-            held = self.sequence(place.value)
-            places.append(self.item_place(held, place.slice) if held else self.place(place))
+            places.append(self.place(place))
         self.settle()
         kept = [
-            "" if found is None or len(found) == 2 else self.as_element(value, found[2])
+            "" if found is None else self.converted(found, value)
             for found, value in zip(places, values, strict=True)
         ]
         self.settle()
-        for place, found, value, kept_value in zip(target.elts, places, values, kept, strict=True):
+        for each, found, value, text in zip(target.elts, places, values, kept, strict=True):
             if found is None:
-                self.assign(place, value)
-            elif len(found) == 2:
-                self.store_item(found, value)
+                self.assign(each, value)
             else:
-                self.store_element(place.value, found, kept_value)  # type: ignore[attr-defined]
+                self.store_element(found, text)
 
     def owned(self, target: ast.expr) -> ast.expr:
         """An attribute that the loop assigns is a name; not one that a function assigns."""
@@ -385,41 +375,30 @@ class Writer(Turns):
             return
         if not isinstance(node.target, ast.Subscript):
             raise Leaves("a target")
-        owner = self.sequence(node.target.value)
-        if owner is not None:
-            where = self.item_place(owner, node.target.slice)
-            item = self.item_at(*where)
-            if not isinstance(item, Number):
-                raise Leaves("an item that is assigned")
-            value = self.binary(node.op, item, self.number(node.value))
-            self.settle()
-            self.store_item(where, value)
-            return
         if self.is_row(node.target):
             part = self.subscript(node.target)
             made = self.of_rows(node.op, part, self.value(node.value))
             self._store_row(node.target, made, in_place=True)
             return
-        pointer, at, code = self.place(node.target)
-        held = self.temp(at)
-        before = Number(self.temp(self.loaded(pointer, held, code)), code)
-        value = self.binary(node.op, before, self.number(node.value))
-        kept = self.as_element(value, code)
+        place = self.place(node.target)
+        place = place._replace(at=self.temp(place.at))
+        value = self.binary(node.op, self.element(place), self.number(node.value))
+        kept = self.converted(place, value)
         self.settle()
-        self.store_element(node.target.value, (pointer, held, code), kept)
+        self.store_element(place, kept)
 
     def _store(self, target: ast.Subscript, node: ast.expr) -> None:
         if self.is_row(target):
             is_list = isinstance(node, (ast.Tuple, ast.List))
             self._store_row(target, self.listed(node.elts) if is_list else self.value(node))  # type: ignore[attr-defined]
             return
-        code = self.array(target.value).kind.code
-        value = self.number(node, code)
+        is_item = self.sequence_kind(target.value) is not None
+        value = self.number(node, "" if is_item else self.array(target.value).kind.code)
         value = value._replace(text=self.temp(value.text))
-        pointer, at, code = self.place(target)
-        kept = self.as_element(value, code)
+        place = self.place(target)
+        kept = self.converted(place, value)
         self.settle()
-        self.store_element(target.value, (pointer, at, code), kept)
+        self.store_element(place, kept)
 
     def store_name(self, name: str, value: Number) -> None:
         """Assign a number to a name."""

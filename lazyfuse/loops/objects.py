@@ -15,7 +15,7 @@ import numpy as np
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import Sequence
 from lazyfuse.loops.places import Places
-from lazyfuse.loops.text import OBJECTS, Again, Leaves, Maybe, Number
+from lazyfuse.loops.text import OBJECTS, Again, Leaves, Maybe, Number, Place
 
 _TYPES = {each: kind for each, kind in kinds.MAKERS.items() if each != kinds.LETTER} | {
     name: kind for kind, name in kinds.SEQUENCES.items()
@@ -69,25 +69,36 @@ class Letter(NamedTuple):
 class Objects(Places):
     """Writes what reads and writes items of Python's sequences."""
 
+    def sequence_kind(self, node: ast.expr) -> Sequence | None:
+        """The kind of the sequence that an expression names; None if it is none."""
+        node = self.named(node)
+        kind = self.kinds.get(node.id) if isinstance(node, ast.Name) else None
+        if isinstance(node, ast.Subscript) and not isinstance(node.slice, (ast.Tuple, ast.Slice)):
+            outer = self.sequence_kind(node.value)
+            kind = None if outer is None else outer.item
+        kind = kind.kind if isinstance(kind, Maybe) else kind
+        return kind if isinstance(kind, Sequence) else None
+
     def sequence(self, node: ast.expr) -> Held | None:
         """The sequence that an expression names; None if it is none."""
-        node = self.named(node)
-        if isinstance(node, ast.Subscript) and not isinstance(node.slice, (ast.Tuple, ast.Slice)):
-            outer = self.sequence(node.value)
-            if outer is None or not isinstance(outer.kind.item, Sequence):
-                return None
-            found = self.item_at(outer, self.inside(node.slice, self.size(outer)))
-            return found if isinstance(found, Held) else None
-        kind = self.kinds.get(node.id) if isinstance(node, ast.Name) else None
-        if isinstance(kind, Maybe) and isinstance(kind.kind, Sequence):
-            self.leave(f"{node.id}_set == 0")  # type: ignore[attr-defined]
-            kind = kind.kind
-        if not isinstance(kind, Sequence):
+        node, kind = self.named(node), self.sequence_kind(node)
+        if kind is None:
             return None
         if not self.memory.holds:
             self.memory.holds = True
             raise Again
-        return Held(kind, f"{node.id}_object")  # type: ignore[attr-defined]
+        if isinstance(node, ast.Subscript):
+            outer = self.sequence(node.value)
+            assert outer is not None
+            found = self.item_at(outer, self.inside(node.slice, self.size(outer)))
+            return found if isinstance(found, Held) else None
+        assert isinstance(node, ast.Name)
+        if isinstance(self.kinds[node.id], Maybe):
+            self.leave(f"{node.id}_set == 0")
+        return Held(kind, f"{node.id}_object")
+
+    def is_row(self, node: ast.Subscript) -> bool:
+        return self.sequence_kind(node.value) is None and super().is_row(node)
 
     def size(self, held: Held) -> str:
         """How many items a sequence has."""
@@ -103,7 +114,7 @@ class Objects(Places):
             return Number(self.temp(f"int64({start}[{at}])"), "int", 8)
         if name == "str":
             return Letter(self.temp(f"py_letter({address}, {at})"))
-        found = self.temp(self._place(held, at))
+        found = self.temp(self._slot_at(held.kind.type, address, at))
         known = kind.type if isinstance(kind, Sequence) else kind
         if known not in _TYPES:
             raise Leaves("items of this type")
@@ -123,10 +134,11 @@ class Objects(Places):
         return Number(number, kind)
 
     @staticmethod
-    def _place(held: Held, at: str) -> str:
-        if held.kind.type == "tuple":
-            return f"pointer_i8({held.address})[{_IN_TUPLE} + {at}]"
-        return f"pointer_i8(pointer_i8({held.address})[3])[{at}]"
+    def _slot_at(name: str, address: str, at: str) -> str:
+        """Where the address of an item is."""
+        if name == "tuple":
+            return f"pointer_i8({address})[{_IN_TUPLE} + {at}]"
+        return f"pointer_i8(pointer_i8({address})[3])[{at}]"
 
     def made(self, value: Number) -> str:
         """A new object for a number."""
@@ -146,18 +158,35 @@ class Objects(Places):
         """A pointer to room for one element."""
         return self.temp(f"pointer_{code}(address_of(meta, {self._take(2)}))")
 
-    def item_place(self, held: Held, key: ast.expr) -> tuple[Held, str]:
-        """Where a number may be put in the place of another: nothing runs where that one ends."""
-        item, at = held.kind.item, self.inside(key, self.size(held))
+    def place(self, node: ast.Subscript) -> Place:
+        """Where an element, or the item of a list that is assigned, is."""
+        held = self.sequence(node.value)
+        if held is None:
+            return super().place(node)
+        item, at = held.kind.item, self.inside(node.slice, self.size(held))
         if held.kind.type != "list" or item not in kinds.MAKERS or self.called:
             raise Leaves("an item that is assigned")
-        self.leave(f"pointer_i8({self.temp(self._place(held, at))})[1] != {_word(item)}")
-        return held, at
+        old = self.temp(self._slot_at("list", held.address, at))
+        self.leave(f"pointer_i8({old})[1] != {_word(item)}")  # nothing runs where a number ends
+        return Place(node.value, held.address, at, item)
 
-    def store_item(self, place: tuple[Held, str], value: Number) -> None:
-        """Put a new object there."""
-        held, at = place
-        self.put(f"py_set({held.address}, {at}, {self.made(value)})")
+    def element(self, place: Place) -> Number:
+        kind = self.sequence_kind(place.owner)
+        if kind is None:
+            return super().element(place)
+        found = self.item_at(Held(kind, place.pointer), place.at)
+        assert isinstance(found, Number)
+        return found
+
+    def converted(self, place: Place, value: Number) -> str:
+        is_item = self.sequence_kind(place.owner) is not None
+        return self.made(value) if is_item else super().converted(place, value)
+
+    def store_element(self, place: Place, text: str) -> None:
+        if self.sequence_kind(place.owner) is None:
+            super().store_element(place, text)
+        else:
+            self.put(f"py_set({place.pointer}, {place.at}, {text})")
 
     def append(self, owner: ast.expr, node: ast.Call) -> None:
         """Add a number to a list."""

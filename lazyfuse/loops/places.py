@@ -12,6 +12,7 @@ from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import ArrayKind
 from lazyfuse.loops.numbers import Numbers
 from lazyfuse.loops.text import (
+    BITS,
     LOG,
     LOGGED,
     Again,
@@ -20,7 +21,9 @@ from lazyfuse.loops.text import (
     Known,
     Leaves,
     Maybe,
+    Number,
     Part,
+    Place,
     Row,
     View,
 )  # fmt: skip
@@ -116,15 +119,25 @@ class Places(Numbers):
         self.leave(f"({wrapped} < 0) | ({wrapped} >= {size})")
         return wrapped
 
-    def place(self, node: ast.Subscript) -> tuple[str, str, str]:
-        """The pointer of an array, the offset of one of its elements, and its dtype."""
+    def place(self, node: ast.Subscript) -> Place:
+        """Where an element of an array is."""
         array = self.array(node.value)
         keys = self._keys(node)
         if len(keys) != len(array.sizes) or any(isinstance(each, ast.Slice) for each in keys):
             raise Leaves("a part of an array")
         if isinstance(node.ctx, ast.Store):
             self.written(array.kind)
-        return f"{array.name}_p", self._offset(array, keys)[0], array.kind.code
+        offset = self._offset(array, keys)[0]
+        return Place(node.value, f"{array.name}_p", offset, array.kind.code)
+
+    def element(self, place: Place) -> Number:
+        """What is there."""
+        pointer, at, code = place[1:]
+        return Number(self.temp(self.loaded(pointer, at, code)), code, BITS.get(code, 63))
+
+    def converted(self, place: Place, value: Number) -> str:
+        """A number as it is stored there."""
+        return self.as_element(value, place.code)
 
     def is_local(self, node: ast.expr) -> bool:
         """Whether a name holds an array that only the function which is called knows."""
@@ -138,10 +151,10 @@ class Places(Numbers):
         if not kind.writes:
             raise Leaves("an array that is read-only")
 
-    def store_element(self, node: ast.expr, place: tuple[str, str, str], text: str) -> None:
+    def store_element(self, place: Place, text: str) -> None:
         """Store an element; what a function overwrites is kept until its caller goes on."""
-        pointer, at, code = place
-        if self.called and not self.is_local(node):
+        owner, pointer, at, code = place
+        if self.called and not self.is_local(owner):
             if code[1:] not in ("1", "8"):
                 raise Leaves("a function that writes elements of this type")
             if not self.memory.logs:

@@ -84,8 +84,7 @@ class Rows(Objects):
                 return self.gathered(self.array(node.value), self.value(node.slice))
         if self.is_row(node):
             return self.whole(self.part(node))
-        pointer, at, code = self.place(node)
-        return Number(self.temp(self.loaded(pointer, at, code)), code, BITS.get(code, 63))
+        return self.element(self.place(node))
 
     def _compares_rows(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Compare) and any(

@@ -141,7 +141,7 @@ class Loop:
         run = Run(self, items)
         try:
             yield run
-            while run.count < 0 or run.at < run.count or run.has_more():
+            while run.count < 0 or run.at < run.count or run.at < run.recount():
                 yield run
         finally:
             if run.misses or not run.entered:
@@ -204,30 +204,29 @@ class Run:
     """One execution of a loop, in parts."""
 
     __slots__ = (
-        "_begun", "_python", "_resumes", "_size", "_tried", "_whole", "asks", "at", "count",
-        "entered", "items", "loop", "misses",
+        "_begun", "_python", "_resumes", "_size", "_tried", "_whole", "at", "count", "entered",
+        "items", "loop", "misses",
     )  # fmt: skip
 
     def __init__(self, loop: Loop, items: Any) -> None:
         self.loop, self.items = loop, cut(items)
         self.at = self.misses = 0
         self._python = 0.0
-        self._whole = self._tried = self.asks = self.entered = self._resumes = False
+        self._whole = self._tried = self.entered = self._resumes = False
         self.count = -1
         if isinstance(loop.node, ast.For):
-            self.count = len(items) if type(items) is range else length(self.items)
+            self.count = length(self.items)
             if self.count < 0:
                 self._whole = True
             elif loop.turns > 10 and loop.seconds / loop.turns * self.count < _SHORT:
                 self._whole = True
                 loop.pause()
 
-    def has_more(self) -> bool:
-        """Whether what the loop goes over has grown."""
-        if type(self.items) not in (Items, Listed):
-            return False
-        self.count = len(self.items)
-        return self.at < self.count
+    def recount(self) -> int:
+        """How many turns there are now: a list may have another length."""
+        if type(self.items) in (Items, Listed):
+            self.count = len(self.items)
+        return self.count
 
     def end(self) -> None:
         """The loop has come to its end, or Python has left it."""
@@ -246,9 +245,8 @@ class Run:
         """The turns of a part, for Python."""
         loop = self.loop
         if loop.ready and not (self._tried or self._whole) and self.count >= 0:
-            self._tried = self.asks = True
+            self._tried, self._size = True, 0
             return iter(())  # `run` is called at once
-        self.asks = False
         self._begun = time.perf_counter()
         if self._whole or loop.is_dead or is_watched():
             size = self.count - self.at if self.count >= 0 else -1
@@ -301,9 +299,7 @@ class Run:
             owner = values[loop.names.index(name)]
             is_written = (name, attribute) in loop.written
             values.append(kinds.attribute(owner, attribute, is_written))
-        if type(items) in (Items, Listed):
-            self.count = len(items)  # it may have changed
-        first, form_of = (_POLL_ADDRESS or 0, self.at, self.count, 1), ""
+        first, form_of = (_POLL_ADDRESS or 0, self.at, self.recount(), 1), ""
         if type(items) is range:
             if not _is_small(items):
                 return None
@@ -319,11 +315,7 @@ class Run:
         version, out = loop.latest, None
         began = time.perf_counter()
         if version is not None and version.rows is not None and version.form == form_of:
-            for get, given, value in version.meant.constants:
-                if get(*given) is not value:
-                    break
-            else:
-                out = version.enter(first, values)
+            out = version.enter(first, values) if version.is_current() else None
         if out is None or version is None:
             fitting = self._fitting(values, form_of)
             if fitting is None:

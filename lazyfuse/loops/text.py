@@ -84,6 +84,17 @@ class Array(NamedTuple):
     """Of a view: the indices that made it."""
 
 
+class Place(NamedTuple):
+    """Where an element of an array, or an item of a list, is."""
+
+    owner: ast.expr
+    pointer: str
+    """The array's pointer, or the list's address."""
+    at: str
+    code: str
+    """The element's dtype, or the item's kind."""
+
+
 class Row(NamedTuple):
     """An expression of parts, element by element."""
 
@@ -239,6 +250,11 @@ class Known(ast.expr):
         self.number = number
 
 
+def _is_known(kind: Any) -> bool:
+    """Whether a loop may give a name a value of this kind."""
+    return isinstance(kind, (str, View, ArrayKind, kinds.Sequence)) and kind != OTHER
+
+
 def _differ(first: Kinds, second: Kinds) -> bool:
     """Whether names have other kinds; `Literal` is one, though it is equal to "int"."""
     return first != second or any(type(first[name]) is not type(second[name]) for name in first)
@@ -278,6 +294,7 @@ class Text:
         self.stored |= {DOTTED.format(*each) for each in attributes(unit)[1]} & set(entry)
         self.slots: dict[tuple[str, Any], int] = {}
         self.counters: dict[int, int] = {}
+        self.taking: tuple[int, str, int] | None = None  # see `Turns.taking_item`
         self.begins: dict[int, int] = {}
         self.ways: dict[int, list[int]] = {}
         self.words = HEAD
@@ -432,6 +449,12 @@ class Text:
         code = self.way(self.at)
         if condition:
             self.open(f"if {condition}:")
+        if self.taking is not None:
+            number, now, begins = self.taking
+            with self.under(f"if {now} == 0:"):
+                self.put(f"leave({begins})")
+            self.put(f"step_{number} = 0")
+            self.put(f"cur_{number} = {now} - 1")
         self.put(f"leave({code})")
         if condition:
             self.close()
@@ -460,9 +483,7 @@ class Text:
         for name in sorted(self.stored):  # the text is the same in every process
             kind = self.kinds.get(name)
             kind = kind.kind if isinstance(kind, Maybe) else kind
-            if isinstance(kind, (View, ArrayKind, kinds.Sequence)) or (
-                isinstance(kind, str) and kind != OTHER
-            ):
+            if _is_known(kind):
                 self._slot(name, kind)
                 here[name] = kind
         return here
@@ -483,10 +504,7 @@ class Text:
         for name in dict.fromkeys((*first, *second)):
             one, other = first.get(name, OTHER), second.get(name, OTHER)
             made[name] = self.both(one, other)
-            is_known = any(
-                isinstance(x, (str, Maybe, View, ArrayKind, kinds.Sequence)) and x != OTHER
-                for x in (one, other)
-            )
+            is_known = any(_is_known(x) or isinstance(x, Maybe) for x in (one, other))
             if made[name] == OTHER and is_known:
                 if (
                     isinstance(self.entry.get(name), ArrayKind)

@@ -121,7 +121,7 @@ class Turns(Calls):
             self.open(f"for {now} in range({begin}, {last}, {by or 1}):")
             if number:
                 self.put(f"cur_{number} = {now if by else item(now).text}")
-            with self._before(node, now, number, begins):
+            with self.taking_item(node, now, number, begins):
                 self.assign(node.target, item(now))
             self._turn(node)
             self.body(node.body)
@@ -131,7 +131,7 @@ class Turns(Calls):
             self._choice(f"not {broke}", node, node.orelse, [])
 
     @contextmanager
-    def _before(self, node: ast.For, now: str, number: int, begins: int) -> Iterator[None]:
+    def taking_item(self, node: ast.For, now: str, number: int, begins: int) -> Iterator[None]:
         """Where the item of a turn is taken: Python begins there if it is not what it should be.
         In the first turn it begins with the loop, by the way out `begins`; later with this turn
         (`Exit.rest`).
@@ -139,23 +139,15 @@ class Turns(Calls):
         if not number:
             yield
             return
-        at, before = len(self.lines), self.at
-        self.at = number + len(self.numbers)  # a way out of its own
-        yield
+        before, self.at = self.at, number + len(self.numbers)  # a way out of its own
+        self.taking = number, now, begins
+        try:
+            yield
+        finally:
+            self.taking = None
         for code in self.ways.get(self.at, ()):
             self.begins[code] = self.numbers[node.body[0]][0]
         self.at = before
-        for k in reversed(range(at, len(self.lines))):
-            line = self.lines[k]
-            text = line.strip() if isinstance(line, str) else ""
-            if text.startswith("leave("):
-                pad = line[: -len(text)]
-                later = (f"step_{number} = 0", f"cur_{number} = {now} - 1", text)
-                self.lines[k : k + 1] = [
-                    f"{pad}if {now} == 0:",
-                    f"{pad}  leave({begins})",
-                    *[pad + each for each in later],
-                ]
 
     def items(self, node: ast.expr) -> tuple[str, Callable[[str], Any]]:
         """How many turns a loop over a range, arrays, `enumerate` and so on has, and the item of
