@@ -118,8 +118,9 @@ def test_a_child_has_helpers_of_its_own(work: Any) -> None:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time that `native_threads` sees, in a list of one number."""
-    now = [1000.0]
+    """The time that `native_threads` sees, in a list of one number; it begins at the real time,
+    with which moments that earlier tests have set are compared."""
+    now = [time.perf_counter()]
     monkeypatch.setattr(native_threads.time, "perf_counter", lambda: now[0])
     return now
 
