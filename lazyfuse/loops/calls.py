@@ -17,18 +17,15 @@ import numpy as np
 from lazyfuse.arrays.ndarray import ndarray
 from lazyfuse.devices.base import C_FUNCTIONS
 from lazyfuse.loops import kinds
-from lazyfuse.loops.expressions import Expressions
-from lazyfuse.loops.kinds import UNBOUND, ArrayKind, Object
-from lazyfuse.loops.leaving import copied
-from lazyfuse.loops.names import stored
+from lazyfuse.loops.callees import Callees
 from lazyfuse.loops.objects import Letter
-from lazyfuse.loops.text import BITS, Again, Item, Leaves, Maybe, Number, Part, Refused, Row, Value
+from lazyfuse.loops.text import BITS, Item, Leaves, Number, Part, Row, Value
 from lazyfuse.registry import THEIRS
 
 _DEPTH = 6  # of functions that call functions
 
 
-class Calls(Expressions):
+class Calls(Callees):
     """Writes calls."""
 
     def of_call(self, node: ast.Call, wanted: str = "") -> Item:
@@ -51,7 +48,7 @@ class Calls(Expressions):
             self.note_maker(original)
             return self._full(*node.args)
         if original is function and type(function) is FunctionType:
-            return self.inlined(function, node)
+            return self.of_function(function, node)
         if node.keywords:
             raise Leaves("a call with names")
         first = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
@@ -212,168 +209,6 @@ class Calls(Expressions):
                 self.put(f"{tag} = {each.tag} if {better} else {tag}")
             self.put(f"{result} = {held} if {better} else {result}")
         return Number(result, kind, max(each.bits for each in values), tag)
-
-    def inlined(self, function: Any, node: ast.Call, is_statement: bool = False) -> Item:
-        """A call of a function of the program's. `is_statement`: its result is not used."""
-        callee = self.memory.callees.get((node, function))
-        if callee is None:
-            tree = self.function_of(function)
-            if tree is None or len(self.called) >= _DEPTH:
-                raise Leaves("a function")
-            callee = Callee(function, tree, node, f"call{len(self.memory.callees)}__")
-            self.memory.callees[node, function] = callee
-            for each in callee.body:
-                self.memory.aliases(each)
-        self.constants += callee.constants
-        callee.results = []
-        given = [(name, self.item(each)) for name, each in callee.given.items()]
-        for name in callee.same.values():
-            if isinstance(self.kinds.get(name), Maybe):
-                self.value(ast.Name(name, ast.Load()))
-        before, depth = dict(self.kinds), len(self.loops)
-        self.settle()
-        for name in callee.locals:
-            self.put(f"{name}_set = 0")
-            self.flagged.add(name)
-            self.kinds[name] = UNBOUND
-        for name, value in callee.globals.items():
-            self.kinds[name] = Object(value)
-        for name, value in given:
-            self.assign(ast.Name(name, ast.Store()), value)
-        self.called.append((callee, depth, is_statement))
-        try:
-            self.open("while True:")
-            self.body(callee.body)
-            if not self.dead:
-                if not is_statement:
-                    raise Leaves("a function that may end without a result")
-                self.put("break")
-            self.close()
-        except Refused as why:
-            raise Leaves(str(why)) from why
-        finally:
-            self.called.pop()
-            self.dead, self.kinds = False, before
-        if is_statement:
-            return ()
-        results = tuple([self._outcome(name, kind) for name, kind in callee.results])
-        return results if callee.is_tuple else results[0]
-
-    def _outcome(self, name: str, kind: str) -> Value:
-        if kind[0] != "*":
-            return self.held(name, kind)
-        self.kinds[name] = ArrayKind(kind[1:], 1, True, True)
-        row = self.whole(self.part_of(self.array(ast.Name(name, ast.Load())), [ast.Slice()]))
-        del self.kinds[name]
-        return row._replace(part=None)  # the next call writes there again
-
-    def on_return(self, node: ast.Return) -> None:
-        if not self.called:
-            raise Leaves("return")
-        callee, depth, is_statement = self.called[-1]
-        found = None if node.value is None else self.item(node.value)
-        self.settle()
-        if is_statement:
-            self.put(f"escape({len(self.loops) - depth + 1})")
-            self.dead = True
-            return
-        if found is None or node.value is None:
-            raise Leaves("a function that may end without a result")
-        values = found if type(found) is tuple else (found,)
-        for each in values:
-            is_new = isinstance(each, Row) and (each.is_new() or self.is_local(node.value))
-            if not (isinstance(each, Number) or is_new):
-                raise Leaves("a function whose result is a view")
-        if not callee.results:
-            callee.is_tuple = type(found) is tuple
-            own = [callee.wanted.get(k, each.kind) for k, each in enumerate(values)]
-            callee.results = [
-                (f"{callee.prefix}result{k}", "*" * isinstance(each, Row) + kind)
-                for k, (each, kind) in enumerate(zip(values, own, strict=True))
-            ]
-        if callee.is_tuple != (type(found) is tuple) or len(callee.results) != len(values):
-            raise Leaves("a function with results of several types")
-        for k, ((name, kind), value) in enumerate(zip(callee.results, values, strict=True)):
-            if isinstance(value, Row) and value.kind == kind[1:]:
-                self.flagged.add(name)
-                self.store_array(name, value)
-                continue
-            both = kind if value.kind == kind else kinds.union(kind, value.kind)
-            if both is None:
-                raise Leaves("a function with results of several types")
-            if both != kind:
-                callee.wanted[k] = both
-                raise Again
-            held = self.as_union(value, kind) if "|" in kind else value
-            self.hold(self.variable(name, kind), held)
-        self.put(f"escape({len(self.loops) - depth + 1})")
-        self.dead = True
-
-
-class Callee:
-    """A function that is expanded where it is called: its names get a prefix."""
-
-    def __init__(self, function: Any, tree: ast.FunctionDef, node: ast.Call, prefix: str) -> None:
-        self.prefix = prefix
-        self.results: list[tuple[str, str]] = []
-        self.wanted: dict[int, str] = {}  # results whose type the way to them decides
-        self.is_tuple = False
-        code, signature = function.__code__, tree.args
-        special = signature.vararg or signature.kwarg
-        if special or signature.posonlyargs or tree.decorator_list:
-            raise Leaves("a function with a special signature")
-        positional = [each.arg for each in signature.args]
-        names = positional + [each.arg for each in signature.kwonlyargs]
-        given: dict[str, ast.expr] = dict(zip(positional, node.args, strict=False))
-        for keyword in node.keywords:
-            if keyword.arg not in names or keyword.arg in given:
-                raise Leaves("a call with other names")
-            given[keyword.arg] = keyword.value
-        defaults = function.__defaults__ or ()
-        last = positional[len(positional) - len(defaults) :]
-        kept = dict(zip(last, defaults, strict=True)) | (function.__kwdefaults__ or {})
-        for name, value in kept.items():
-            if type(value) in (int, float, bool):
-                given.setdefault(name, ast.Constant(value))
-        if len(given) != len(names) or len(node.args) > len(positional):
-            raise Leaves("a call with other arguments")
-        self.constants: list[Any] = [
-            (getattr, (function, "__code__"), code),
-            (getattr, (function, "__defaults__"), function.__defaults__),
-            (getattr, (function, "__kwdefaults__"), function.__kwdefaults__),
-        ]
-        assigned = {*code.co_cellvars, *stored(tree)}
-        self.same = {
-            name: each.id
-            for name, each in given.items()
-            if isinstance(each, ast.Name) and name not in assigned
-        }
-        self.given = {prefix + name: x for name, x in given.items() if name not in self.same}
-        own = {each for each in code.co_varnames if each not in given and each[0] != "."}
-        self.locals = [prefix + each for each in sorted(own)]
-        self.globals: dict[str, Any] = {}
-        self.body = copied(tree.body)
-        cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-        for part in self.body:
-            for each in ast.walk(part):
-                if isinstance(each, ast.Name):
-                    if each.id not in code.co_varnames:
-                        self._outer(function, cells, each.id)
-                    each.id = self.same.get(each.id, prefix + each.id)
-
-    def _outer(self, function: Any, cells: dict[str, Any], name: str) -> None:
-        """Note the value of a name that the function does not own."""
-        scope: Any = function.__globals__
-        if name in cells:
-            get: tuple[Any, tuple[Any, ...]] = getattr, (cells[name], "cell_contents", None)
-        else:
-            if name not in scope:
-                builtin = scope.get("__builtins__")
-                scope = builtin if isinstance(builtin, dict) else vars(builtin)
-            get = scope.get, (name,)
-        value = get[0](*get[1])
-        self.constants.append((*get, value))
-        self.globals[self.prefix + name] = value
 
 
 def _hashes(function: Any) -> bool:

@@ -7,6 +7,8 @@ its own.
 from __future__ import annotations
 
 import ctypes
+import inspect
+import sys
 from array import array
 from types import NoneType
 from typing import Any, NamedTuple
@@ -33,6 +35,7 @@ from lazyfuse.loops.names import DOTTED
 from lazyfuse.loops.objects import TABLE
 from lazyfuse.loops.text import (
     ARENA,
+    DEPTH,
     END,
     LOG,
     LOGGED,
@@ -52,6 +55,8 @@ _LEAST, _MOST = 1 << 13, 1 << 21
 """Numbers for which memory for arrays of the loop's own is."""
 _BY_VALUE = (int, ndarray, np.ndarray)
 """Types of which some values have a kind, and others have none."""
+_FRAMES, _DEEPEST = 50, 10_000
+"""Python's frames that are left alone, and how deep functions go at most on a thread's stack."""
 _TABLE = ctypes.addressof(TABLE)
 _PENDING = -2
 """What C says where an array has to be exported first (native/entering.c)."""
@@ -95,7 +100,7 @@ class Version:
         }
         self.loops = [(at, addresses(each, index)) for each, index, at in meant.functions]
         self.is_plain = meant.makes is None and not (
-            self.loops or meant.blocks or meant.appended or meant.logs or written
+            self.loops or meant.blocks or meant.appended or meant.logs or written or meant.recurses
         )
         self.rows = self._packed(entry, held) if NATIVE is not None else None
         self.packed_exits = {code: _packed_exit(each) for code, each in self.exits.items()}
@@ -192,8 +197,10 @@ class Version:
         appended = {id(held[name]) for name in meant.appended}
         if any(id(held[name]) in appended for name in meant.iterated if name in held):
             return None
+        if meant.recurses:
+            words[DEPTH] = _depth()
         if meant.logs:
-            kept.append(np.empty(3 * LOGGED))
+            kept.append(np.empty(3 * LOGGED[meant.recurses]))
             words[LOG] = address(kept[-1])
         for at, both in self.loops:
             words[at : at + 2] = list(both)
@@ -316,6 +323,14 @@ def _packed_exit(rows: list[tuple[Any, ...]]) -> bytes | None:
         what = ord("s" if is_numpys else last[0]) | (ord(weak[0]) if weak else 0) << 8
         made += what | (how == "f8") << 16, slot, flag, id(np.dtype(last)) if is_numpys else 0, 0
     return array("q", made).tobytes()
+
+
+def _depth() -> int:
+    """How deep a function may call itself here, before Python would raise RecursionError."""
+    free, frame = sys.getrecursionlimit() - _FRAMES, inspect.currentframe()
+    while frame is not None:
+        free, frame = free - 1, frame.f_back
+    return min(max(free, 0), _DEEPEST)
 
 
 def is_in_chunks(value: Any) -> bool:

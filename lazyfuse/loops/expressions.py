@@ -119,10 +119,8 @@ class Expressions(Ufuncs):
         if isinstance(kind, str) and kind != OTHER:
             if kind == kinds.LONG:
                 return Number(self.variable(node.id, kind), "int")
-            is_small = kind == "int" and node.id not in self.stored
-            counts = kind == "int" and self.is_counter(node.id)
-            bits = kinds.SMALL if is_small or counts else 63
-            return self.held(node.id, kind, bits)
+            is_small = kind == "int" and node.id not in self.memory.wide
+            return self.held(node.id, kind, kinds.SMALL if is_small else 63)
         if isinstance(kind, (ArrayKind, View)):
             array = self.array(node)
             if len(array.sizes) == 1:
@@ -152,24 +150,6 @@ class Expressions(Ufuncs):
             part = value.part._replace(length=self.temp(value.length), keys=keys)
             return value._replace(length=part.length, part=part)
         raise Leaves("a tuple of other than numbers and views")
-
-    def is_counter(self, name: str) -> bool:
-        return all(
-            isinstance(each, ast.For)
-            for each in ast.walk(self.unit)
-            for target in self._targets(each)
-            if isinstance(target, ast.Name) and target.id == name
-        ) and not isinstance(self.entry.get("*"), ArrayKind)
-
-    @staticmethod
-    def _targets(node: ast.AST) -> list[ast.AST]:
-        if isinstance(node, ast.For):
-            return [node.target]
-        if isinstance(node, ast.Assign):
-            return [x for each in node.targets for x in ast.walk(each)]
-        if isinstance(node, (ast.AugAssign, ast.AnnAssign, ast.NamedExpr)):
-            return list(ast.walk(node.target))
-        return []
 
     def of_binop(self, node: ast.BinOp) -> Value:
         left = self.value(node.left)

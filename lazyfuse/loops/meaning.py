@@ -21,6 +21,7 @@ from lazyfuse.loops.text import (
     ARENA,
     FINISHED,
     LOG,
+    LOGS,
     ROOM,
     SCRATCH,
     Again,
@@ -45,10 +46,13 @@ def meaning(unit: ast.For | ast.While, entry: Kinds, function_of: Callable[[Any]
     """The text of a loop for names of these kinds; raises `Refused`."""
     memory = Memory(unit)
     for _ in range(_PASSES):
+        known = len(memory.wide)
         try:
-            return Writer(unit, entry, function_of, memory).write()
+            made = Writer(unit, entry, function_of, memory).write()
         except Again:
             continue
+        if len(memory.wide) == known:
+            return made
     raise Refused(unit, "kinds that change and change")
 
 
@@ -66,9 +70,9 @@ class Writer(Turns):
         self.lines, self.indent = [], 1
         self.put("code = left()")
         if self.memory.logs:
-            with self.under("while log > 0:"):
-                self.put("log = log - 1")
-                word = f"pointer_i8(meta[{LOG}] + 24 * log)"
+            with self.under(f"while meta[{LOGS}] > 0:"):
+                self.put(f"meta[{LOGS}] = meta[{LOGS}] - 1")
+                word = f"pointer_i8(meta[{LOG}] + 24 * meta[{LOGS}])"
                 with self.under(f"if {word}[2] == 8:"):
                     self.put(f"pointer_i8({word}[0])[0] = {word}[1]")
                 with self.under("else:"):
@@ -122,21 +126,20 @@ class Writer(Turns):
                     begin.append(f"  {self.variable(name, kind)}_tag = False")
         begin += [f"  {each} = int64(0)" for each in sorted(self.own)]
         begin += [f"  {each}_size = int64(0)" for each in sorted(self.own)]
-        begin += [f"  arena = meta[{ARENA}]", "  log = int64(0)"]
+        begin += [f"  arena = meta[{ARENA}]", "  depth = int64(0)"]
         for name, (block, code) in self.blocks.items():
             room = f"{16 * block} * meta[{ROOM}]"
             begin.append(f"  {name} = pointer_{code}(meta[{SCRATCH}] + {room})")
-        known = [x for each in body for x in ([each] if isinstance(each, str) else each)]
-        text = "\n".join(
-            ["def loop(meta, scalars):", *begin, "  if begins():", *known, *self.lines]
-        )
+        parts = ["def loop(meta, scalars):", *begin, "  if begins():", *body, *self.lines]
+        parts += [line for lines in self.routines.values() for line in lines]
+        text = "\n".join([x for each in parts for x in ([each] if type(each) is str else each)])
         exits = (ast.Return, ast.Raise)
         ends = {k for each, (k, _, _) in self.numbers.items() if isinstance(each, exits)}
         return Meant(
             text + "\n", self.enters, self.leaves, self.slots, self.flags, self.begins,
             self.counters, self.words, ends, self.reasons, self.constants, self.functions,
             1 + max((block for block, _ in self.blocks.values()), default=-1), self.origins,
-            self.memory.logs, self.appended - {""}, self.iterated - {""},
+            self.memory.logs, self.appended - {""}, self.iterated - {""}, bool(self.routines),
             None if self.makes is None else self.makers,
         )  # fmt: skip
 
@@ -164,12 +167,9 @@ class Writer(Turns):
             elif isinstance(kind, ArrayKind):
                 at = self._take(1 + 2 * kind.rank)
                 self.enters.append((name, kind, at))
-                pointer, *sizes, origin = self.array_words(name, kind)
-                self.put(f"{pointer} = pointer_{kind.code}(meta[{at}])")
-                for k, word in enumerate(sizes):
-                    self.put(f"{word} = meta[{at + 1 + k}]")
+                self.read_array(name, kind, at)
                 if name in self.stored:
-                    self.put(f"{origin} = {len(self.origins)}")
+                    self.put(f"{self.array_words(name, kind)[-1]} = {len(self.origins)}")
                 self.origins.append(name)
             elif isinstance(kind, kinds.Sequence):
                 at = self._take(1)
@@ -180,6 +180,8 @@ class Writer(Turns):
             elif isinstance(kind, str) and kind != OTHER:
                 at = self._slot(name, kind)
                 self.enters.append((name, kind, at))
+                if name in self.stored and type(kind) is str:  # other integers are small
+                    self.memory.wide.add(name)
                 form = {"i8": "meta[{}]", "b1": "meta[{}] != 0", "f8": "scalars[{}]"}
                 form["c16"] = "complex(scalars[{}], scalars[{}])"
                 value = form[kinds.register(kind)].format(at, at + 1)
@@ -252,7 +254,7 @@ class Writer(Turns):
     def kept_for_good(self) -> None:
         """What functions have written stays written."""
         if self.memory.logs:
-            self.put("log = int64(0)")
+            self.put(f"meta[{LOGS}] = 0")
 
     def on_pass(self, node: ast.Pass) -> None:
         self.put("pass")
@@ -262,7 +264,7 @@ class Writer(Turns):
         if isinstance(called, ast.Attribute) and called.attr == "append":
             self.append(called.value, node.value)  # type: ignore[arg-type]
         elif isinstance(node.value, ast.Call) and isinstance(self.object(called), FunctionType):  # type: ignore[arg-type]
-            self.inlined(self.object(called), node.value, is_statement=True)  # type: ignore[arg-type]
+            self.of_function(self.object(called), node.value, is_statement=True)  # type: ignore[arg-type]
         elif not isinstance(node.value, ast.Constant):
             raise Leaves("an expression")
 
@@ -403,6 +405,8 @@ class Writer(Turns):
     def store_name(self, name: str, value: Number) -> None:
         """Assign a number to a name."""
         self.hold(self.variable(name, value.kind), value)
+        if value.kind == "int" and value.bits > kinds.SMALL + 1:
+            self.memory.wide.add(name)
         is_literal = value.kind == "int" and value.text.startswith("int64(") and value.bits <= 53
         is_literal = is_literal and value.text[6:-1].lstrip("-").isdigit()
         self.assigned(name, kinds.Literal("int") if is_literal else value.kind)

@@ -15,6 +15,7 @@ from lazyfuse.loops.text import (
     BITS,
     LOG,
     LOGGED,
+    LOGS,
     Again,
     Array,
     Handle,
@@ -160,14 +161,14 @@ class Places(Numbers):
             if not self.memory.logs:
                 self.memory.logs = True
                 raise Again
-            self.leave(f"log >= {LOGGED}")
-            word = self.temp(f"meta[{LOG}] + 24 * log")
+            self.leave(f"meta[{LOGS}] >= {LOGGED[self.routine is not None]}")
+            word = self.temp(f"meta[{LOG}] + 24 * meta[{LOGS}]")
             wide = {"f8": "pointer_i8", "i8": "pointer_i8"}.get(code, "pointer_u1")
             held = self.temp(f"address_of({pointer}, {at})")
             old = f"int64({wide}({held})[0])"
             for k, value in enumerate((held, old, f"int64({int(code[1:])})")):
                 self.put(f"pointer_i8({word})[{k}] = {value}")
-            self.put("log = log + 1")
+            self.put(f"meta[{LOGS}] = meta[{LOGS}] + 1")
         self.put(f"{pointer}[{at}] = {text}")
 
     def part(self, node: ast.Subscript) -> Part:
@@ -249,6 +250,13 @@ class Places(Numbers):
         if not self.is_variable(node.id):  # type: ignore[attr-defined]
             origin = str(self.origins.index(node.id))  # type: ignore[attr-defined]
         return Handle(kind, tuple([self.temp(each) for each in (*words, f"int64({origin})")]))
+
+    def read_array(self, name: str, kind: ArrayKind, at: int) -> None:
+        """Read the words of an array that is there at entry."""
+        pointer, *sizes, _ = self.array_words(name, kind)
+        self.put(f"{pointer} = pointer_{kind.code}(meta[{at}])")
+        for k, word in enumerate(sizes):
+            self.put(f"{word} = meta[{at + 1 + k}]")
 
     def store_handle(self, name: str, found: Handle) -> None:
         """Give a name an array that another name holds."""

@@ -150,7 +150,7 @@ class Rows(Objects):
 
     def store_array(self, name: str, row: Row) -> None:
         """Give a name an array of its own."""
-        if not self.is_variable(name):
+        if not self.is_variable(name) or self.routine is not None:
             raise Leaves("an array of its own")
         self.makes = self.makes or set()
         held = row.part
@@ -256,6 +256,8 @@ class Rows(Objects):
 
     def room(self, count: str, code: str = "f8") -> str:
         """Working memory for so many elements of a type, until the statement ends."""
+        if self.routine is not None:
+            raise Leaves("rows in a function that calls itself")
         self.leave(f"{count} > meta[{ROOM}]")
         name = f"scratch{self.block}_{code}"
         self.blocks[name] = self.block, code

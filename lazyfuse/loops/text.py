@@ -17,7 +17,7 @@ from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import OTHER, UNBOUND, ArrayKind
 from lazyfuse.loops.names import DOTTED, attributes, stored
 
-_PATIENCE = 1 << 20  # turns, with all statements in them, after which signals are looked at
+PATIENCE = 1 << 20  # turns, with all statements in them, after which signals are looked at
 
 
 class Refused(Exception):
@@ -129,6 +129,20 @@ class Maybe(NamedTuple):
     kind: Any
 
 
+class Routine:
+    """A function that calls itself, for arguments of certain kinds."""
+
+    def __init__(self, name: str, callee: Any) -> None:
+        self.name, self.callee = name, callee
+        self.results = ["int"]
+        """The kinds of its results, as far as they are known."""
+        self.guesses = ["f8", "bool", "float"]
+        """What else its result may be, if it cannot be that."""
+        self.is_tuple = self.is_known = self.is_union = False
+        self.places: list[int] = []
+        """Where its results are when it returns."""
+
+
 class Meant(NamedTuple):
     """The text of a loop, and how to enter and leave it."""
 
@@ -164,19 +178,22 @@ class Meant(NamedTuple):
     """Lists to which the loop appends: it does not go over them."""
     iterated: set[str]
     """Names of the sequences that it goes over."""
+    recurses: bool
+    """Whether it contains functions that call themselves."""
     makes: set[type] | None
     """Whose arrays the loop makes, beside those of its arrays; None: it makes none."""
 
 
 FINISHED, BROKE, FIRST = 0, 1, 2
 """How a loop ends; a larger code is a way out."""
-ASKED, CUR, STOP, STEP, SCRATCH, ROOM, ARENA, END, LOG, OBJECTS = range(10)
-HEAD = 10
-LOGGED = 256
-"""Elements that functions may write during one statement."""
+ASKED, CUR, STOP, STEP, SCRATCH, ROOM, ARENA, END, LOG, LOGS, OBJECTS, DEPTH = range(12)
+HEAD = 12
+LOGGED = 256, 1 << 14
+"""Elements that functions may write during one statement; functions that call themselves."""
 """Words at the beginning: whom to ask for signals, the loop's counter, stop and step, working
 memory and how many numbers a block of it holds, memory for arrays of the loop's own and its end,
-for what functions have overwritten, and a table of Python's types (objects.py)."""
+for what functions have overwritten and how much that is, a table of Python's types (objects.py),
+and how deep a function may call itself."""
 BITS = {"i1": 8, "u1": 8, "i2": 16, "u2": 16, "i4": 32, "u4": 32}
 """How large integers of these dtypes are."""
 
@@ -208,7 +225,10 @@ class Memory:
 
     def __init__(self, unit: ast.AST) -> None:
         self.heads: dict[ast.AST, Kinds] = {}
-        self.callees: dict[tuple[ast.AST, Any], Any] = {}
+        self.callees: dict[tuple[ast.AST, Any, frozenset[str]], Any] = {}
+        self.recursive: set[Any] = set()
+        """Functions that call themselves."""
+        self.routines: dict[Any, Routine] = {}
         self.logs = False
         """Whether functions write into arrays: where a statement is left, this is undone."""
         self.forgotten: set[str] = set()
@@ -217,6 +237,8 @@ class Memory:
         """Empty lists to which the loop appends, and the kinds of these numbers."""
         self.holds = False
         """Whether the loop looks at objects that it does not own."""
+        self.wide: set[str] = set()
+        """Names that get integers of more bits than those of a counter."""
         self.aliased: set[str] = set()
         """Names that may hold one array."""
         self.aliases(unit)
@@ -304,6 +326,8 @@ class Text:
         self.covered: set[str] = set()
         self.loops: list[Looped] = []
         self.called: list[Any] = []
+        self.routines: dict[Routine, list[Any]] = {}
+        self.routine: Routine | None = None  # which is being written
         self.functions: list[tuple[np.ufunc, int, int]] = []
         self.blocks: dict[str, tuple[int, str]] = {}  # working memory, by name: which, and its type
         self.block = 0
@@ -446,7 +470,6 @@ class Text:
 
     def leave(self, condition: str = "") -> None:
         """Let Python do this statement, where a condition holds."""
-        code = self.way(self.at)
         if condition:
             self.open(f"if {condition}:")
         if self.taking is not None:
@@ -455,9 +478,13 @@ class Text:
                 self.put(f"leave({begins})")
             self.put(f"step_{number} = 0")
             self.put(f"cur_{number} = {now} - 1")
-        self.put(f"leave({code})")
+        self.put(self.out(self.at))
         if condition:
             self.close()
+
+    def out(self, at: int) -> str:
+        """What lets Python go on at a statement."""
+        return f"leave({self.way(at)})" if self.routine is None else "return int32(1)"
 
     def way(self, at: int) -> int:
         """The way out at a statement: its code. Where names have other kinds, it is another one."""
@@ -492,10 +519,10 @@ class Text:
         """Look at signals now and then, at the beginning of a turn."""
         first = self.at + (not self.called)
         self.put(f"patience = patience + {turns}")
-        self.open(f"if patience > {_PATIENCE}:")
+        self.open(f"if patience > {PATIENCE}:")
         self.put("patience = int64(0)")
         with self.under("if True:" if self.memory.holds else "if asked(meta[0]) != 0:"):
-            self.put(f"leave({self.way(first)})")
+            self.put(self.out(first))
         self.close()
 
     def join(self, first: Kinds, second: Kinds, node: ast.AST) -> Kinds:

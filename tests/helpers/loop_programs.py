@@ -79,7 +79,9 @@ EXPRESSIONS = {
           "(-<I>)",
           "abs(<I>)", "max(<I>, <I>)", "min(<I>, <I>, 3)", "int(<F>)", "(<I> if <B> else <I>)",
           "helper(<I>, <I>)", "<I> ** 2", "bool(<I>)", "divmod(<I>, 3)[0]", "round(<F>)",
-          "math.isnan(<F>)", "gcd(<I>, <I>)", "len(L)", "ord(text[<X>])", "len(T[<X>])",
+          "math.isnan(<F>)", "gcd(<I>, <I>)", "grown(<I>, <I>)",
+          "len(L)", "ord(text[<X>])", "len(T[<X>])", "falls(<I> % 9, <I>)", "sunk(p, <X>, 4)",
+          "sunk(M, <X>, 3)",
           "int('3')", "len(out)", "np.sum(<R> > <F>)"],
     "F": ["(<F> + <F>)", "(<F> - <F>)", "(<F> * <F>)", "(<F> / <F>)", "(<F> // <F>)", "(<F> % <F>)",
           "(-<F>)", "abs(<F>)", "max(<F>, <F>)", "min(<F>, <F>)", "(<F> * <I>)", "(<I> / <I>)",
@@ -90,7 +92,7 @@ EXPRESSIONS = {
           "np.exp(<F>)", "np.maximum(<F>, <F>)", "np.floor(<F>)", "np.arctan2(<F>, 2)",
           "np.abs(<F>)",
           "np.hypot(<F>, <F>)", "np.log1p(<F>)", "np.sign(<F>)", "<C>.real", "<C>.imag", "abs(<C>)",
-          "norm(A[<X>])", "norm(<Q>, 3)", "total(w, k)", "np.tanh(<N>)"],
+          "norm(A[<X>])", "norm(<Q>, 3)", "falls(<I> % 30, <F>)", "total(w, k)", "np.tanh(<N>)"],
     "C": ["(<C> + <C>)", "(<C> - <C>)", "(<C> * <C>)", "(<C> / <C>)", "(<C> * <F>)", "(<I> - <C>)",
           "<C>.conjugate()", "complex(<F>, <F>)", "(<C> ** 2)", "np.exp(<C>)", "(-<C>)",
           "(<C> if <B> else <C>)"],
@@ -141,7 +143,10 @@ STATEMENTS = [
     "r = np.ones(3)", "r2 -= r2", "o.a = o.a + <F>", "r = np.zeros(k, dtype=int)", "x3 = r2.sum()",
     "r3 = np.exp(r)", "q[:k] = q[:k] // 3", "p[<X>] = np.maximum(<I>, 0)", "mask = v > <F>",
     "e2 = np.array([0, 1])", "swap(v, <X>, <Y>)", "swap(p, <X>, <X>)",
-    "s = root(p, <X>) + root(p, <X>)",
+    "s = root(p, <X>) + root(p, <X>)", "spread(v, <X>, <F>, 0)", "x, y = pair(4, <F>)",
+    "s, x = pair(<I> % 5, x)", "spread(o.a, i, <F>, 1)", "s = deep(<I> % 3)[0]",
+    "q[<X>] = sunk(p, i, 5)",
+    "ib = grown(<I>, <I>)", "s = ib + ib", "s = ib << 2",
     "raised(v, <X>, <F>)", "x = root(p, i) * v[<X>]", "raised(o.a, <I>, 0.5)",
     "L[<X>] = <F>", "L[<X>] *= <F>", "M[<X>] += <I>", "M[<X>] = <I>", "T[<X>][<Y>] = <I>",
     "T[<X>][<Y>] -= T[<X>][<Y>]", "row = T[<X>]", "row[<X>] = <I>", "s += odd[<X>]",
@@ -166,6 +171,7 @@ HEADS = [
     "for x in L:", "for ib in M:", "for V, ib in enumerate(M):", "for b, ib in zip(L, raw):",
     "for letter in text:", "for V, letter in enumerate(text):", "for ib in raw:", "for ib in row:",
     "for row in T:", "for ib in T[<X>]:", "for b in P:", "for x in odd:",
+    "for ib in (s, big, <I>):",
     "for V in range(m):", "for V in range(<E>):",
     "while s < <I> and GUARD < 40:", "while GUARD < 30:", "for V in range(0, <I> % 6, 1):",
 ]  # fmt: skip
@@ -180,6 +186,33 @@ def weigh(x):
     if y > 1.0:
         y = 1.0
     return y
+def grown(a, b):
+    c = a * a
+    d = c + c if b > 2 else c - a
+    for i in (d, a, 4 * d):
+        d = d ^ (i + i)
+    return d - b
+def falls(n, x):
+    return x if n < 1 else falls(n - 1, x * 0.5) + n
+def sunk(p, i, d):
+    if d < 1:
+        return i
+    p[i] -= d
+    return sunk(p, i + 1, d - 1) * 3 if p[i] % 2 else p[i + 1] - sunk(p, -i, d - 2)
+def spread(v, i, x, n):
+    if n > 4 or x != x:
+        return
+    v[i] += x
+    spread(v, i - 1, x * v[i], n + 1)
+    if n % 2:
+        spread(v, i + 2, -x, n + 2)
+def deep(n):
+    return (0, 1) if n == 0 else deep(n - 1)[::-1]
+def pair(n, x):
+    if n == 0:
+        return 0, x
+    a, b = pair(n - 1, x)
+    return a + n, b * a
 def gcd(a, b):
     while b:
         a, b = b, a % b
@@ -223,7 +256,7 @@ def program(np, math, data, lists, seen, print_, big):
     r, e2, r2 = v, e, w
     L, M, T, P, odd, raw, text = lists
     row, letter = T[1], "b"
-    i = j = b = 1
+    i = j = b = ib = 1
     try:
 {body}
     finally:

@@ -29,6 +29,7 @@ C = V + 1j * V[::-1]
 POINTS = RNG.normal(size=(20, 3))
 PAIRS = RNG.integers(0, 20, (40, 2))
 IMAGE = RNG.integers(0, 255, (20, 3)).astype("u1")
+MORE = [POINTS, PAIRS, IMAGE]
 
 PROGRAMS = {
     "items": """
@@ -374,6 +375,75 @@ PROGRAMS = {
                 made.step()
             return made.x, made.v, made.total(), made.s, made.trace
     """,
+    "recursion": """
+        def grown(x):
+            y = x * x * x
+            return (y + y) % 1000003
+        def fib(n):
+            return n if n < 2 else fib(n - 1) + fib(n - 2)
+        def deep(n):
+            return 0 if n == 0 else 1 + deep(n - 1)
+        def power(x, n):
+            if n == 0:
+                return 1.0
+            y = power(x, n // 2)
+            return y * y if n % 2 == 0 else x * y * y
+        def even(n):
+            return True if n == 0 else odd(n - 1)
+        def odd(n):
+            return False if n == 0 else even(n - 1)
+        def pair(n):
+            if n == 0:
+                return 0, 1.0
+            a, b = pair(n - 1)
+            return a + n, b * 0.5
+        def fill(grid, i, j, n):
+            if i < 0 or j < 0 or i >= n or j >= 3 or grid[i, j] > 9:
+                return
+            grid[i, j] += 5
+            fill(grid, i - 1, j, n)
+            fill(grid, i, j + 1, n)
+            fill(grid, i + 1, j, n)
+        def find(p, i):
+            if p[i] == i:
+                return i
+            p[i] = find(p, p[i])
+            return p[i]
+        def sort(a, low, high):
+            if low < high:
+                i = low
+                for j in range(low, high):
+                    if a[j] < a[high]:
+                        a[i], a[j] = a[j], a[i]
+                        i += 1
+                a[i], a[high] = a[high], a[i]
+                sort(a, low, i - 1)
+                sort(a, i + 1, high)
+        def f(a, b, A, points, pairs, image):
+            s = 0
+            t = 0.0
+            places = np.maximum(np.arange(40) - 1, 0)
+            for i in range(1660000, 1668000, 500):  # compiled
+                s += grown(i)
+            for i in range(20):  # compiled
+                s += fib(i % 9) + even(i)
+                c, x = pair(i)
+                t += power(a[i], i) + x
+                s -= c
+            for i in range(15):  # compiled
+                fill(image, i % 4, i % 3, len(image))
+                s += find(places, i)
+                a[i] = -a[i]
+                sort(a, 0, 30)
+            for i in range(12):  # compiled
+                s += deep(30 * i)
+            for i in range(3):
+                try:
+                    s += deep(1000 * i * i)
+                except RecursionError:
+                    s -= 1
+            return s, t, c, x, a, image, places
+    """,
     "unpacked": """
         def f(a, b, A, points, pairs, image):
             s = 0
@@ -409,7 +479,7 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_leave_what_python_leaves(name: str, ours: bool) -> None:
     text = textwrap.dedent(PROGRAMS[name])
-    given = [V, P, A, *{"complex": [C], "unpacked": [POINTS, PAIRS, IMAGE]}.get(name, [])]
+    given = [V, P, A, *{"complex": [C], "unpacked": MORE, "recursion": MORE}.get(name, [])]
     expected = run(text, False, given)
     before = len(take_over.loops)
     with compiled_at_once():

@@ -75,6 +75,7 @@ class _Walk:
         self.ends: list[Any] = []  # where `break` goes to
         self.latches: list[Any] = []  # and `continue`: the blocks that jump back
         self.builder: Any = None
+        self.routines: list[tuple[ast.FunctionDef, Any]] = []  # that are called, not yet written
         self.exit: Any = None  # where `leave` goes to (loop_functions.py), and its argument
         self.code: Any = None
         self.scope = _Scope(0)
@@ -91,10 +92,22 @@ class _Walk:
         names = [each.arg for each in main.args.args]
         for name, given, target in zip(names, function.args, ("i8", "f8"), strict=True):
             self.scope.variables[name] = (f"={target}", (given,))
-        self.body(main.body)
+        self.function(main)
+        while self.routines:
+            routine, function = self.routines.pop()
+            self.builder = ir.IRBuilder(function.append_basic_block("entry"))
+            self.scopes += 1
+            self.scope, self.exit = _Scope(self.scopes), None
+            for each, given in zip(routine.args.args, function.args, strict=True):
+                self.assign(each.arg, Value(_annotation(each), (given,)))
+            self.function(routine)
+        return module
+
+    def function(self, node: ast.FunctionDef) -> None:
+        """The statements of a function that is called."""
+        self.body(node.body)
         if not self.builder.block.is_terminated:
             raise Unsupported("[translate] a function that ends without a result")
-        return module
 
     # Variables
 
@@ -452,7 +465,10 @@ class _Walk:
             raise Unsupported("[translate] keywords")
         if isinstance(node.func, ast.Name) and node.func.id in self.functions:
             helper = self.functions[node.func.id]
-            found = self.expand(helper, [self.value(each) for each in node.args])
+            given = [self.value(each) for each in node.args]
+            if helper.args.args and helper.args.args[0].annotation is not None:
+                return self.routine(helper, given)
+            found = self.expand(helper, given)
             if len(found) > 1:
                 raise Unsupported("[translate] a tuple as a value")
             return found[0] if found else None
@@ -469,6 +485,24 @@ class _Walk:
                 if kind is not None and value.kind in kinds.CODES:
                     return arithmetic.same_bits(self.builder, value, kind)
         raise Unsupported(f"[translate] function {name}")
+
+    def routine(self, helper: ast.FunctionDef, given: list[Value]) -> Value:
+        """A call of a function whose arguments have types; it may call itself. An int32."""
+        ir, kinds_ = heavy("llvmlite.ir"), [_annotation(each) for each in helper.args.args]
+        if len(kinds_) != len(given):
+            raise Unsupported(f"[translate] a call of {helper.name}")
+        function = self.builder.module.globals.get(helper.name)
+        if function is None:
+            kind = ir.FunctionType(ir.IntType(32), [llvm_type(each) for each in kinds_])
+            function = ir.Function(self.builder.module, kind, helper.name)
+            function.linkage = "internal"
+            function.attributes.add("nounwind")
+            self.routines.append((helper, function))
+        args = [
+            (each if each.kind == kind else convert(self.builder, each, kind)).ir
+            for each, kind in zip(given, kinds_, strict=True)
+        ]
+        return Value("i4", (self.builder.call(function, args),))
 
     def expand(self, helper: ast.FunctionDef, given: list[Value]) -> list[Value]:
         """A helper's statements, with its results."""
@@ -492,6 +526,11 @@ class _Walk:
         self.scope, (self.ends, self.latches) = before, outer
         self.depth -= 1
         return [each for each in found if each is not None]
+
+
+def _annotation(argument: ast.arg) -> str:
+    """The type of an argument."""
+    return str(ast.literal_eval(argument.annotation)) if argument.annotation else ""
 
 
 def _is_reached(block: Any) -> bool:
