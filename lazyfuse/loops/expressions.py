@@ -120,7 +120,7 @@ class Expressions(Ufuncs):
             if kind == kinds.LONG:
                 return Number(self.variable(node.id, kind), "int")
             is_small = kind == "int" and node.id not in self.memory.wide
-            return self.held(node.id, kind, kinds.SMALL if is_small else 63)
+            return self.held(node.id, kind, kinds.SMALL + 1 if is_small else 63)
         if isinstance(kind, (ArrayKind, View)):
             array = self.array(node)
             if len(array.sizes) == 1:

@@ -423,6 +423,10 @@ PROGRAMS = {
             s = 0
             t = 0.0
             places = np.maximum(np.arange(40) - 1, 0)
+            k, n = 0, 1
+            for i in range(100):  # compiled
+                k, n = n, k + n
+            s += k % n % 1000
             for i in range(1660000, 1668000, 500):  # compiled
                 s += grown(i)
             for i in range(20):  # compiled
