@@ -209,6 +209,7 @@ def test_a_result_without_memory_is_computed_when_there_is_some() -> None:
 
 LIMITED = """
 import faulthandler, gc, hashlib, resource, sys  # hashlib would be without its functions
+faulthandler.enable()
 faulthandler.dump_traceback_later(300, exit=True)  # where it waits, if it does so for ever
 import numpy, lazyfuse
 from tests.faults import statements
