@@ -294,8 +294,17 @@ def _dot(a: Array, b: Array) -> Array | None:
     return product(a, b) if a.ndim == b.ndim == 2 else None
 
 
-matmul = functools.partial(routine.either, product, np.matmul)
-dot = functools.partial(routine.either, _dot, np.dot)
+def _in_pool(call: Any, first: Array, second: Array) -> Array:
+    """NumPy's product. Its memory is of the pool if it is a matrix: new pages cost a tenth of it."""
+    is_matrix = first.ndim == second.ndim == 2 and first.shape[1] == second.shape[0]
+    if not is_matrix or first.dtype != second.dtype or first.dtype.kind not in "fc":
+        return call(first, second)  # type: ignore[no-any-return]
+    out = devices.cpu().empty((first.shape[0], second.shape[1]), first.dtype)
+    return call(first, second, out=out)  # type: ignore[no-any-return]
+
+
+matmul = functools.partial(routine.either, product, functools.partial(_in_pool, np.matmul))
+dot = functools.partial(routine.either, _dot, functools.partial(_in_pool, np.dot))
 
 
 def run_node(op: Op, arg: Any, *rest: Any) -> Array:
@@ -308,6 +317,8 @@ def run_node(op: Op, arg: Any, *rest: Any) -> Array:
     if op is _MATMUL and max([value.size for value in rest[-2]]) >= SHARED_BY_BLAS:
         # worker threads that spin would hold the cores of BLAS's threads
         devices.cpu().work.native.sleep_early()
+    if op is _MATMUL and all(value.dtype == rest[1] for value in rest[-2]):
+        return interpret.packed_copy(_in_pool(np.matmul, *rest[-2]), *rest[:3], rest[-2])
     return interpret.run_node(op, arg, *rest)
 
 
