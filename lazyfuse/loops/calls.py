@@ -19,10 +19,8 @@ from lazyfuse.devices.base import C_FUNCTIONS
 from lazyfuse.loops import kinds
 from lazyfuse.loops.callees import Callees
 from lazyfuse.loops.objects import Letter
-from lazyfuse.loops.text import BITS, Item, Leaves, Number, Part, Row, Value
+from lazyfuse.loops.text import BITS, Grid, Item, Leaves, Number, Part, Row, Value
 from lazyfuse.registry import THEIRS
-
-_DEPTH = 6  # of functions that call functions
 
 
 class Calls(Callees):
@@ -34,8 +32,14 @@ class Calls(Callees):
             name = node.func.attr
             if isinstance(owner, Number) and name == "conjugate" and kinds.is_complex(owner.kind):
                 return owner._replace(text=f"{self.temp(owner.text)}.conjugate()")
+            if isinstance(owner, Grid) and name != "copy":
+                return self.reduced(name, self.flattened(name, owner))
             if isinstance(owner, Row):
                 return owner._replace(part=None) if name == "copy" else self.reduced(name, owner)
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "outer":
+            function = self.object(node.func.value)
+            if len(node.args) == 2 and not node.keywords and _hashes(function):
+                return self.outer(THEIRS.get(function, function), [*map(self.value, node.args)])
         function = self.object(node.func)
         if function is None or any(isinstance(each, ast.Starred) for each in node.args):
             raise Leaves("a call")
@@ -70,15 +74,17 @@ class Calls(Callees):
         if function is np.flip and len(node.args) == 1:
             return self._flipped(self.value(node.args[0]))
         if len(node.args) == 1 and _hashes(function) and function in _REDUCTIONS:
-            row = self.value(node.args[0])
+            row, name = self.value(node.args[0]), _REDUCTIONS[function]
+            if isinstance(row, Grid):
+                row = self.flattened(name, row)
             if isinstance(row, Row):
-                return self.reduced(_REDUCTIONS[function], row)
+                return self.reduced(name, row)
         items = [self.item(each) for each in node.args]
         if len(items) == 1 and isinstance(items[0], Letter):
             return self._of_letter(function, items[0])
         given = [self.known(each) for each in items]
         if function is np.where and len(given) == 3:
-            return self.where(*given)
+            return self.choice(*given)
         if function is np.linalg.norm and len(given) == 1 and isinstance(given[0], Row):
             squares = self.dot(given[0], given[0], by_matmul=False)
             return _sqrt(True)(self, [squares])
@@ -96,7 +102,7 @@ class Calls(Callees):
         function = _BY_UFUNC.get(function, function) if _hashes(function) else function
         if isinstance(function, np.ufunc):
             self.note_maker(original)
-            return self.ufunc(function, given)
+            return self.grid_ufunc(function, given)
         raise Leaves("a function")
 
     def _of_letter(self, function: Any, letter: Letter) -> Number:

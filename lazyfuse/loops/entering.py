@@ -55,6 +55,9 @@ _LEAST, _MOST = 1 << 13, 1 << 21
 """Numbers for which memory for arrays of the loop's own is."""
 _BY_VALUE = (int, ndarray, np.ndarray)
 """Types of which some values have a kind, and others have none."""
+_LARGE = 1 << 16
+"""Elements of an array up to which statements on several axes are compiled into their loop: larger
+ones are recorded, and run on all cores."""
 _FRAMES, _DEEPEST = 50, 10_000
 """Python's frames that are left alone, and how deep functions go at most on a thread's stack."""
 _TABLE = ctypes.addressof(TABLE)
@@ -179,6 +182,10 @@ class Version:
     def _arrange(self, words: Any, held: dict[str, Any], most: int) -> Room | None:
         """Give the loop memory; None if it cannot run. `most`: the length of the longest axis."""
         meant, kept, arena = self.meant, [], None  # type: Meant, list[Any], Any
+        if meant.grids:
+            most = max([most, *[held[name].size for name in meant.origins]])
+            if most > _LARGE:
+                return None
         if meant.blocks:
             kept.append(np.empty(2 * most * meant.blocks))
             words[SCRATCH], words[ROOM] = address(kept[-1]), most

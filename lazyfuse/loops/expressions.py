@@ -14,19 +14,19 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.loops import kinds
+from lazyfuse.loops.grids import Grids
 from lazyfuse.loops.kinds import OTHER, ArrayKind, Object
 from lazyfuse.loops.numbers import SIGNS
 from lazyfuse.loops.objects import Letter
 from lazyfuse.loops.rows import UFUNCS
-from lazyfuse.loops.text import Item, Known, Leaves, Maybe, Number, Row, Value, View
-from lazyfuse.loops.ufuncs import Ufuncs
+from lazyfuse.loops.text import Grid, Item, Known, Leaves, Maybe, Number, Row, Value, View
 from lazyfuse.registry import THEIRS
 
 _LIMITS = (np.iinfo, np.finfo)
 _NUMBERS = (int, float, np.number)
 
 
-class Expressions(Ufuncs):
+class Expressions(Grids):
     """Writes expressions."""
 
     def item(self, node: ast.expr, wanted: str = "") -> Any:
@@ -46,7 +46,7 @@ class Expressions(Ufuncs):
     @staticmethod
     def known(found: Item) -> Value:
         """What an expression stands for, which has to be a number or a row."""
-        if not isinstance(found, (Number, Row)):
+        if not isinstance(found, (Number, Row, Grid)):
             raise Leaves("a tuple")
         return found
 
@@ -123,8 +123,9 @@ class Expressions(Ufuncs):
             return self.held(node.id, kind, kinds.SMALL + 1 if is_small else 63)
         if isinstance(kind, (ArrayKind, View)):
             array = self.array(node)
-            if len(array.sizes) == 1:
-                return self.whole(self.part_of(array, [ast.Slice()]))
+            if len(array.sizes) > 1:
+                return self.grid(array, [])
+            return self.whole(self.part_of(array, [ast.Slice()]))
         if isinstance(kind, Object) and type(kind.value) in (float, int, bool):
             return self.of_constant(ast.Constant(kind.value))
         raise Leaves(node.id)
@@ -158,7 +159,7 @@ class Expressions(Ufuncs):
             return self.dot(left, right, by_matmul=True)
         if isinstance(left, Number) and isinstance(right, Number):
             return self.binary(node.op, left, right)
-        return self.of_rows(node.op, left, right)
+        return self.of_grids(node.op, left, right)
 
     def of_unaryop(self, node: ast.UnaryOp) -> Value:
         if isinstance(node.op, ast.Not):
@@ -171,6 +172,11 @@ class Expressions(Ufuncs):
         ):
             return self.number(ast.Constant(-constant))
         found = self.value(node.operand)
+        if isinstance(found, Grid):
+            function = UFUNCS.get(type(node.op))
+            if function is None:
+                raise Leaves("an operator of an array")
+            return self.grid_ufunc(function, [found])
         if isinstance(found, Row):
             function = UFUNCS.get(type(node.op))
             if function is None:
@@ -202,14 +208,16 @@ class Expressions(Ufuncs):
         left = self.item(node.left)
         if isinstance(left, Letter):
             return self._letters(left, node)
-        if not isinstance(left, (Number, Row)):
+        if not isinstance(left, (Number, Row, Grid)):
             raise Leaves("a comparison")
-        if isinstance(left, Row) or (len(node.ops) == 1 and self.is_array(node.comparators[0])):
+        is_array = isinstance(left, (Row, Grid))
+        if is_array or (len(node.ops) == 1 and self.is_array(node.comparators[0])):
             right = self.value(node.comparators[0])
             function = UFUNCS.get(type(node.ops[0]))
             if function is None or len(node.ops) > 1:
                 raise Leaves("a comparison of arrays")
-            return self.ufunc(function, [left, right])  # type: ignore[return-value]
+            return self.grid_ufunc(function, [left, right])  # type: ignore[return-value]
+        assert isinstance(left, Number)
         first = left
         result = ""
         opened = 0

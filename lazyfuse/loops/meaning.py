@@ -25,6 +25,7 @@ from lazyfuse.loops.text import (
     ROOM,
     SCRATCH,
     Again,
+    Grid,
     Handle,
     Item,
     Kinds,
@@ -35,6 +36,7 @@ from lazyfuse.loops.text import (
     Place,
     Refused,
     Row,
+    Value,
     View,
 )  # fmt: skip
 from lazyfuse.loops.turns import Turns
@@ -139,7 +141,8 @@ class Writer(Turns):
             text + "\n", self.enters, self.leaves, self.slots, self.flags, self.begins,
             self.counters, self.words, ends, self.reasons, self.constants, self.functions,
             1 + max((block for block, _ in self.blocks.values()), default=-1), self.origins,
-            self.memory.logs, self.appended - {""}, self.iterated - {""}, bool(self.routines),
+            self.memory.logs, self.appended - {""}, self.iterated - {""}, self.makes_grids,
+            bool(self.routines),
             None if self.makes is None else self.makers,
         )  # fmt: skip
 
@@ -362,12 +365,12 @@ class Writer(Turns):
         node = ast.AugAssign(self.owned(node.target), node.op, node.value)  # type: ignore[arg-type]
         if isinstance(node.target, ast.Name):
             before = self.of_name(ast.Name(node.target.id, ast.Load()))
-            if isinstance(before, Row):
-                made = self.of_rows(node.op, before, self.value(node.value))
+            if isinstance(before, (Row, Grid)):
+                made = self.of_grids(node.op, before, self.value(node.value))
                 whole = ast.Subscript(
                     ast.Name(node.target.id, ast.Load()), ast.Slice(), ast.Store()
                 )
-                self._store_row(whole, made, in_place=True)
+                self._store_part(whole, made, in_place=True)
                 return
             if not isinstance(before, Number):
                 raise Leaves("an array")
@@ -379,8 +382,8 @@ class Writer(Turns):
             raise Leaves("a target")
         if self.is_row(node.target):
             part = self.subscript(node.target)
-            made = self.of_rows(node.op, part, self.value(node.value))
-            self._store_row(node.target, made, in_place=True)
+            made = self.of_grids(node.op, part, self.value(node.value))
+            self._store_part(node.target, made, in_place=True)
             return
         place = self.place(node.target)
         place = place._replace(at=self.temp(place.at))
@@ -389,10 +392,18 @@ class Writer(Turns):
         self.settle()
         self.store_element(place, kept)
 
+    def _store_part(self, target: ast.Subscript, found: Value, in_place: bool = False) -> None:
+        if self.is_grid(target):
+            self.store_grid(target, found, in_place)
+        elif isinstance(found, Grid):
+            raise Leaves("an assignment of more axes")
+        else:
+            self.store_row(target, found, in_place)
+
     def _store(self, target: ast.Subscript, node: ast.expr) -> None:
         if self.is_row(target):
             is_list = isinstance(node, (ast.Tuple, ast.List))
-            self._store_row(target, self.listed(node.elts) if is_list else self.value(node))  # type: ignore[attr-defined]
+            self._store_part(target, self.listed(node.elts) if is_list else self.value(node))  # type: ignore[attr-defined]
             return
         is_item = self.sequence_kind(target.value) is not None
         value = self.number(node, "" if is_item else self.array(target.value).kind.code)

@@ -8,7 +8,9 @@ stores; so operands may overlap what is written.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +22,7 @@ from lazyfuse.loops.text import (
     END,
     ROOM,
     Array,
+    Flat,
     Leaves,
     Maybe,
     Number,
@@ -57,8 +60,11 @@ UFUNCS: dict[type[ast.AST], np.ufunc] = {
     ast.Invert: np.invert,
     ast.USub: np.negative,
 }
+SIGNED = tuple(_SIGNS)
 _POWERS = {"int64(2)": np.square, "2.0": np.square, "0.5": np.sqrt}
 _PLACES = ("argmax", "argmin")
+Every = Callable[[], AbstractContextManager[tuple[Any, str]]]
+"""A loop over elements: their indices, and where they are side by side."""
 
 
 class Rows(Objects):
@@ -82,6 +88,8 @@ class Rows(Objects):
             kind = kind.kind if isinstance(kind, Maybe) else kind
             if isinstance(kind, (View, ArrayKind)) or self._compares_rows(node.slice):
                 return self.gathered(self.array(node.value), self.value(node.slice))
+        if self.is_grid(node):
+            return self.grid(self.array(node.value), self._keys(node))
         if self.is_row(node):
             return self.whole(self.part(node))
         return self.element(self.place(node))
@@ -123,16 +131,16 @@ class Rows(Objects):
             self.put(f"{count} = {count} + 1")
         return self.whole(Part(held, "int64(0)", count, "int64(1)", part.code))
 
-    def where(self, test: Value, first: Value, second: Value) -> Row:
+    def where(self, test: Flat, first: Flat, second: Flat) -> Row:
         """`np.where` of rows."""
         if not isinstance(test, Row) or test.kind != "b1":
             raise Leaves("`where` of other than truth values")
         code = self.common(first, second)
         self.alike_long(test, first, second)
-        a, b = [self._element(each, code) for each in (first, second)]
+        a, b = [self.as_code(each, code) for each in (first, second)]
         return Row(code, test.length, lambda q: f"({a(q)} if {test.element(q)} else {b(q)})")
 
-    def alike_long(self, *values: Value) -> str:
+    def alike_long(self, *values: Flat) -> str:
         """The length of rows; leaves where they differ: one element would be repeated."""
         first, *others = [each.length for each in values if isinstance(each, Row)]
         for each in others:
@@ -192,7 +200,7 @@ class Rows(Objects):
         )
         return self.whole(part._replace(first=last, step=f"(-{part.step})", view=None))
 
-    def of_rows(self, op: ast.operator, left: Value, right: Value) -> Row:
+    def of_rows(self, op: ast.operator, left: Flat, right: Flat) -> Row:
         """An operator on arrays, element by element."""
         sign = _SIGNS.get(type(op))
         if sign is None or any(kinds.is_complex(each.kind) for each in (left, right)):
@@ -203,20 +211,24 @@ class Rows(Objects):
         if code[0] == "f" and sign not in "+-*/":
             raise Leaves("an operator of arrays of floats")
         count = self.alike_long(left, right)
-        a, b = [self._element(each, code) for each in (left, right)]
+        a, b = [self.as_code(each, code) for each in (left, right)]
         return Row(code, count, lambda q: self.fitted(f"({a(q)} {sign} {b(q)})", code))
 
-    def _by_ufunc(self, op: ast.operator, left: Value, right: Value) -> Row:
+    def _by_ufunc(self, op: ast.operator, left: Flat, right: Flat) -> Row:
         given, function = [left, right], UFUNCS.get(type(op))
         if isinstance(op, ast.Pow) and isinstance(right, Number):
-            function = _POWERS.get(right.text)  # NumPy looks at the exponent
-            given = [left]
+            function, given = self.power_of(right), [left]
         if function is None or (isinstance(left, Row) and left.kind == "f4"):
             raise Leaves("an operator of arrays")
         return self.ufunc(function, given)  # type: ignore[return-value]
 
     @staticmethod
-    def common(*values: Value) -> str:
+    def power_of(exponent: Number) -> np.ufunc | None:
+        """What NumPy computes instead of a power: it looks at the exponent."""
+        return _POWERS.get(exponent.text)
+
+    @staticmethod
+    def common(*values: Flat) -> str:
         """NumPy's type for rows, or rows and numbers."""
         given = [each.kind for each in values]
         code = kinds.promoted(*given)
@@ -237,7 +249,7 @@ class Rows(Objects):
             return f"float64(float32({text}))"
         return f"int64({kinds.CASTS[code]}({text}))"
 
-    def _element(self, value: Value, code: str) -> Callable[[str], str]:
+    def as_code(self, value: Flat, code: str) -> Callable[[str], str]:
         if isinstance(value, Row):
             element = value.element
             if code[0] == "f" and value.kind[0] != "f":
@@ -264,36 +276,54 @@ class Rows(Objects):
         self.block += 1
         return name
 
-    def computed(self, row: Row, code: str = "") -> Part:
+    def _one_by_one(self, count: str) -> Every:
+        @contextmanager
+        def every() -> Iterator[tuple[Any, str]]:
+            with self.each(count) as q:
+                yield q, q
+
+        return every
+
+    def computed(
+        self,
+        row: Row,
+        code: str = "",
+        every: Callable[[], AbstractContextManager[Any]] | None = None,
+    ) -> Part:
         """The elements of an expression in working memory, as that type; leaves where NumPy would
-        warn.
+        warn. `every`: the loop over them, if they have several indices.
         """
         code = code or row.kind
         memory = self.room(row.length, {"f": "f8", "c": "c16"}.get(code[0], "i8"))
         self.put(f"patience = patience + {row.length}")
         self.put("clear_flags()")
-        with self.each(row.length) as q:  # nothing else lies in working memory
+        # nothing else lies in working memory
+        with (every or self._one_by_one(row.length))() as (q, at):
             element = row.element(q)
             if code != row.kind:
                 element = self.fitted(f"float64({element})" if code[0] == "f" else element, code)
-            self.put(f"{memory}[{q}] = {element}")
+            self.put(f"{memory}[{at}] = {element}")
         if code[0] in "fc" or row.kind[0] == "f":
             self.leave("(test_flags() & 11) != 0")
         return Part(memory, "int64(0)", row.length, "int64(1)", code)
 
-    def _store_row(self, target: ast.Subscript, found: Value, in_place: bool = False) -> None:
+    @staticmethod
+    def check_stored(code: str, kind: str, in_place: bool) -> None:
+        """Whether elements of one type may be stored as those of another."""
+        if {"b1", "c16"} & {code, kind} and code != kind:
+            raise Leaves("an assignment between types")
+        if code[0] != "f" and kind[0] == "f":
+            raise Leaves("an assignment of floats to integers")
+        if in_place and not np.can_cast(kind, code, "same_kind"):
+            raise Leaves("an operator in place between types")
+
+    def store_row(self, target: ast.Subscript, found: Flat, in_place: bool = False) -> None:
         self.settle()
         part = self.part(ast.Subscript(target.value, target.slice, ast.Store()))
         if part.step != "int64(1)":
             self.leave(f"({part.step} == 0) & ({part.length} > 1)")
         if isinstance(found, Row):
-            special = {"b1", "c16"} & {part.code, found.kind}
-            if special and part.code != found.kind:
-                raise Leaves("an assignment between types")
-            if part.code[0] != "f" and found.kind[0] == "f":
-                raise Leaves("an assignment of floats to integers")
-            if in_place and not np.can_cast(found.kind, part.code, "same_kind"):
-                raise Leaves("an operator in place between types")
+            self.check_stored(part.code, found.kind, in_place)
             if found.length != part.length:
                 self.leave(f"{found.length} != {part.length}")
             self.copied(self.computed(found, part.code), part)

@@ -109,6 +109,27 @@ class Row(NamedTuple):
         return self.part is None or not self.part.pointer.endswith("_p")
 
 
+class GridPart(NamedTuple):
+    """A view of several axes: where it begins, and how far apart elements are along each."""
+
+    pointer: str
+    first: str
+    steps: tuple[str, ...]
+
+
+class Grid(NamedTuple):
+    """An expression of arrays of several axes, element by element."""
+
+    kind: str
+    sizes: tuple[str, ...]
+    length: str
+    """How many elements it has."""
+    element: Callable[[Sequence[str]], str]
+    part: GridPart | None = None
+    held: Part | None = None
+    """Where its elements lie side by side, if they are in working memory."""
+
+
 class Handle(NamedTuple):
     """An array itself, as a name holds it."""
 
@@ -116,7 +137,8 @@ class Handle(NamedTuple):
     words: tuple[str, ...]
 
 
-Value = Number | Row
+Flat = Number | Row
+Value = Flat | Grid
 Item = Value | Handle | tuple[Any, ...]
 Kinds = dict[str, Any]
 """What the names hold: the kind of a number, an `ArrayKind`, a `View`, an `Object`, `OTHER`; or
@@ -178,6 +200,8 @@ class Meant(NamedTuple):
     """Lists to which the loop appends: it does not go over them."""
     iterated: set[str]
     """Names of the sequences that it goes over."""
+    grids: bool
+    """Whether working memory has room for whole arrays."""
     recurses: bool
     """Whether it contains functions that call themselves."""
     makes: set[type] | None
@@ -291,8 +315,10 @@ class Text:
     index: Callable[[ast.expr], Number]
     kept_for_good: Callable[[], None]
     number: Callable[..., Number]
-    ufunc: Callable[[np.ufunc, Sequence[Value]], Value]
+    ufunc: Callable[[np.ufunc, Sequence[Flat]], Flat]
     value: Callable[..., Value]
+    is_grid: Callable[[ast.expr], bool]
+    grid: Callable[..., Grid]
 
     def __init__(
         self,
@@ -335,6 +361,7 @@ class Text:
         self.own: set[str] = set()  # places of arrays of the loop's own
         self.appended: set[str] = set()
         self.iterated: set[str] = set()
+        self.makes_grids = False
         self.makes: set[type] | None = None
         self.makers: set[type] = set()
         self.flags: dict[str, int] = {}

@@ -15,7 +15,7 @@ import numpy as np
 
 from lazyfuse.loops import kinds
 from lazyfuse.loops.rows import Rows
-from lazyfuse.loops.text import BITS, Leaves, Number, Part, Row, Value
+from lazyfuse.loops.text import BITS, Flat, Leaves, Number, Part, Row
 
 _NUMPYS = {
     each
@@ -80,7 +80,7 @@ def _chosen(function: np.ufunc, codes: Sequence[str]) -> tuple[int, list[str], s
 class Ufuncs(Rows):
     """Writes calls of NumPy's loops."""
 
-    def ufunc(self, function: np.ufunc, values: Sequence[Value]) -> Value:
+    def ufunc(self, function: np.ufunc, values: Sequence[Flat]) -> Flat:
         """`function(*values)`; leaves where NumPy would warn."""
         if function.nout != 1 or function.nin != len(values) or function not in _NUMPYS:
             raise Leaves("a function of NumPy's with other arguments")
