@@ -18,6 +18,7 @@ from lazyfuse.arrays.ndarray import ndarray
 from lazyfuse.devices.base import C_FUNCTIONS
 from lazyfuse.loops import kinds
 from lazyfuse.loops.callees import Callees
+from lazyfuse.loops.grids import sizes_of
 from lazyfuse.loops.objects import Letter
 from lazyfuse.loops.text import BITS, Grid, Item, Leaves, Number, Part, Row, Value
 from lazyfuse.registry import THEIRS
@@ -32,8 +33,10 @@ class Calls(Callees):
             name = node.func.attr
             if isinstance(owner, Number) and name == "conjugate" and kinds.is_complex(owner.kind):
                 return owner._replace(text=f"{self.temp(owner.text)}.conjugate()")
-            if isinstance(owner, Grid) and name != "copy":
-                return self.reduced(name, self.flattened(name, owner))
+            if isinstance(owner, Grid):
+                is_copy = name == "copy"
+                rest = owner._replace(part=None) if is_copy else self.flattened(name, owner)
+                return rest if isinstance(rest, Grid) else self.reduced(name, rest)
             if isinstance(owner, Row):
                 return owner._replace(part=None) if name == "copy" else self.reduced(name, owner)
         if isinstance(node.func, ast.Attribute) and node.func.attr == "outer":
@@ -129,8 +132,8 @@ class Calls(Callees):
             is_ours = THEIRS.get(function, function) is not function
             self.makers.add(ndarray if is_ours else np.ndarray)
 
-    def _filled(self, node: ast.Call, value: int | str | None) -> Row:
-        """`np.zeros(n)` and the like, of one axis."""
+    def _filled(self, node: ast.Call, value: int | str | None) -> Value:
+        """`np.zeros(n)`, `np.zeros_like(x)` and so on."""
         dtypes = [*node.args[1:], *[each.value for each in node.keywords if each.arg == "dtype"]]
         if (
             len(dtypes) > 1
@@ -141,33 +144,36 @@ class Calls(Callees):
         if isinstance(node.args[0], (ast.List, ast.Tuple)) and value is None:
             return self.listed(node.args[0].elts, dtypes)
         if value is None or isinstance(value, str):
-            row = self.value(node.args[0])
-            if not isinstance(row, Row) or dtypes:
+            like = self.value(node.args[0])
+            if isinstance(like, Number) or dtypes:
                 raise Leaves("an array of this kind")
             if value is None:
-                return row._replace(part=None)
-            zero = {"b1": "False", "c16": "complex(0.0, 0.0)"}.get(row.kind, "int64(0)")
-            zero = "0.0" if row.kind[0] == "f" else zero
-            return Row(row.kind, row.length, lambda q: zero)
+                return like._replace(part=None)
+            zero = {"b1": "False", "c16": "complex(0.0, 0.0)"}.get(like.kind, "int64(0)")
+            zero = "0.0" if like.kind[0] == "f" else zero
+            return self.filled(like.kind, sizes_of(like), zero)
         code = self._dtype(dtypes[0]) if dtypes else "f8"
         number = float(value) if code[0] == "f" else value
         text = f"{number}" if code != "b1" else str(bool(value))
-        return Row(code, self._count(node.args[0]), lambda q: text)
+        return self.filled(code, self._counts(node.args[0]), text)
 
-    def _count(self, node: ast.expr) -> str:
-        """How many elements an array is to have."""
-        count = self.temp(self.index(node).text)
-        self.leave(f"{count} < 0")
-        return count
+    def _counts(self, node: ast.expr) -> list[str]:
+        """How many elements an array is to have along each axis."""
+        sizes = node.elts if isinstance(node, ast.Tuple) and node.elts else [node]
+        counts = [self.temp(self.index(each).text) for each in sizes]
+        most = 1 << (kinds.SMALL if len(sizes) == 1 else kinds.SMALL // 2)
+        for each in counts:
+            self.leave(f"({each} < 0) | ({each} > {most})")
+        return counts
 
-    def _full(self, count: ast.expr, value: ast.expr) -> Row:
-        """`np.full(count, value)`, of one axis."""
+    def _full(self, count: ast.expr, value: ast.expr) -> Value:
+        """`np.full(count, value)`."""
         number = self.number(value)
         if number.tag:
             raise Leaves("an array of this type")
         code = kinds.PYTHON.get(number.kind, number.kind)
         text = self.temp(number.text)
-        return Row(code, self._count(count), lambda q: text)
+        return self.filled(code, self._counts(count), text)
 
     def _dtype(self, node: ast.expr) -> str:
         named = {bool: "b1", int: "i8", float: "f8"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import math
 import sys
 from array import array
 from types import NoneType
@@ -196,7 +197,7 @@ class Version:
                 return None
             is_ours = ndarray in whose
             arena, self.arena = self.arena, None  # a signal handler may enter it, too
-            size = min(max(4 * most, _LEAST), _MOST)
+            size = min(max(8 * most, _LEAST), _MOST)
             if arena is None or len(arena) < size:
                 arena = np.empty(size)
             words[ARENA] = address(arena)
@@ -292,10 +293,10 @@ class Version:
             if kind is None or (flag and not words[flag]):
                 pass
             elif how == "array":
-                origin, place, size = key = tuple(words[slot : slot + 3])
+                origin, place, *shape = key = tuple(words[slot : slot + 2 + kind.rank])
                 if origin < 0 and key not in own:
-                    raw = ctypes.string_at(place, size * int(kind.code[1:]))
-                    real = np.frombuffer(raw, np.dtype(kind.code)).copy()
+                    raw = ctypes.string_at(place, math.prod(shape) * int(kind.code[1:]))
+                    real = np.frombuffer(raw, np.dtype(kind.code)).copy().reshape(shape)
                     own[key] = wrap(real) if is_ours else real
                 value = own[key] if origin < 0 else held[self.meant.origins[origin]]
             elif how == "view":

@@ -62,7 +62,7 @@ _SEES_NAMES = frozenset(("locals", "vars", "exec", "eval", "dir", "globals"))
 _COMPILERS = re.compile("jit|vectorize|stencil|cfunc|overload|compile")
 """Names of what compiles a function or a class from its code (numba's, torch's): that stays."""
 _NUMBERS = itertools.count()
-_MOST = 400
+_MOST = 1200
 """Nodes of a loop that is looked at."""
 
 _functions: dict[tuple[str, int, str], ast.FunctionDef] = {}

@@ -8,6 +8,7 @@ elements in working memory, side by side, before it stores one.
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -71,6 +72,9 @@ class Grids(Ufuncs):
                 terms.append(at if stride == ONE else f"{at} * {stride}")
             sizes.append(count if count == size else self.temp(count))
             steps.append(stride if by == "1" else self.temp(f"{stride} * {by}"))
+        strides = [self.stride(array.name, array.kind, axis) for axis in array.axes]
+        for outer, inner in itertools.pairwise(strides):
+            self.leave(f"{outer} < {inner}")  # what NumPy makes of it would lie otherwise
         first = self.temp(" + ".join(terms))
         pointer, code = f"{array.name}_p", array.kind.code
 
@@ -90,7 +94,7 @@ class Grids(Ufuncs):
 
     def broadcast(self, values: Sequence[Value]) -> tuple[str, ...]:
         """The lengths of the axes of what is computed from values."""
-        shapes = [_sizes(each) for each in values if not isinstance(each, Number)]
+        shapes = [sizes_of(each) for each in values if not isinstance(each, Number)]
         made = []
         for back in range(1, 1 + max(map(len, shapes))):
             lengths = [sizes[-back] for sizes in shapes if len(sizes) >= back]
@@ -105,7 +109,7 @@ class Grids(Ufuncs):
         """A value as rows are taken, its elements by several indices: broadcast to these sizes."""
         if isinstance(value, Number):
             return value
-        own, element = _sizes(value), value.element
+        own, element = sizes_of(value), value.element
 
         def one(places: Any) -> str:
             last = places[len(sizes) - len(own) :]
@@ -216,7 +220,7 @@ class Grids(Ufuncs):
     def flat(self, value: Value, sizes: tuple[str, ...], total: str, code: str = "") -> Part:
         """The elements of an array, side by side in working memory, broadcast to these sizes."""
         held = value.held if isinstance(value, Grid) else None
-        if held is not None and _sizes(value) == sizes and code in ("", held.code):
+        if isinstance(value, Grid) and held is not None and value.sizes == sizes and code in ("", held.code):
             return held
         row = self._spread(value, sizes, total)
         assert isinstance(row, Row)
@@ -228,6 +232,18 @@ class Grids(Ufuncs):
             for k, step in enumerate(grid.part.steps):
                 self.leave(f"{step} != {_product(grid.sizes[k + 1 :])}")
         return self.whole(self.flat(grid, grid.sizes, grid.length))
+
+    def keep_grid(self, name: str, grid: Grid) -> None:
+        """Give a name an array of its own."""
+        if grid.part is not None:
+            raise Leaves("a view of several axes")
+        self.keep(name, self.flat(grid, grid.sizes, grid.length), grid.sizes)
+
+    def filled(self, code: str, sizes: Sequence[str], text: str) -> Value:
+        """An array with the same number everywhere."""
+        if len(sizes) == 1:
+            return Row(code, sizes[0], lambda q: text)
+        return Grid(code, tuple(sizes), self._total(sizes), lambda places: text)
 
     def store_grid(self, target: ast.Subscript, found: Value, in_place: bool = False) -> None:
         """Write a part of an array along several axes."""
@@ -254,7 +270,7 @@ class Grids(Ufuncs):
                 self.put(f"{stored(places)} = {value}")
             return
         self.check_stored(code, found.kind, in_place)
-        own = _sizes(found)
+        own = sizes_of(found)
         if len(own) > len(part.sizes):
             raise Leaves("an assignment of more axes")
         for have, want in zip(own, part.sizes[len(part.sizes) - len(own) :], strict=True):
@@ -282,7 +298,8 @@ def _is_kept(key: ast.expr) -> bool:
     return isinstance(key, ast.Slice) or _is_new(key)
 
 
-def _sizes(value: Any) -> tuple[str, ...]:
+def sizes_of(value: Row | Grid) -> tuple[str, ...]:
+    """The lengths of an array's axes."""
     return value.sizes if isinstance(value, Grid) else (value.length,)
 
 

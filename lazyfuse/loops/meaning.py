@@ -88,8 +88,9 @@ class Writer(Turns):
                 self.put(f"meta[{slot}] = {name}_object")
                 continue
             if isinstance(kind, ArrayKind):
-                pointer, size, *_, origin = self.array_words(name, kind)
-                for k, word in enumerate((origin, f"address_of({pointer}, 0)", size)):
+                pointer, *sizes, origin = self.array_words(name, kind)
+                place = f"address_of({pointer}, 0)"
+                for k, word in enumerate((origin, place, *sizes[: kind.rank])):
                     self.put(f"meta[{slot + k}] = {word}")
                 continue
             register = kinds.register(kind)
@@ -295,6 +296,7 @@ class Writer(Turns):
                 self._unpack(target, found)
                 return
         made = isinstance(found, Row) and (found.part is None or found.part.view is None)
+        made = made or isinstance(found, Grid)
         several = len(node.targets) > 1
         if (any(not isinstance(x, ast.Name) for x in node.targets) and several) or (
             made and several
@@ -352,6 +354,9 @@ class Writer(Turns):
             self.store_handle(target.id, value)
         elif isinstance(value, Row):
             self.store_view(target.id, value)
+        elif isinstance(value, Grid):
+            self.settle()
+            self.keep_grid(target.id, value)
         elif isinstance(value, Number):
             self.store_name(target.id, value)
         elif isinstance(value, Held):

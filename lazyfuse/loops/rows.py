@@ -158,15 +158,19 @@ class Rows(Objects):
 
     def store_array(self, name: str, row: Row) -> None:
         """Give a name an array of its own."""
-        if not self.is_variable(name) or self.routine is not None:
-            raise Leaves("an array of its own")
-        self.makes = self.makes or set()
         held = row.part
         if held is None or (held.first, held.step) != ("int64(0)", "int64(1)"):
             held = self.computed(row)
-        kind = ArrayKind(row.kind, 1, True, True)
-        pointer, count, step, origin = self.array_words(name, kind)
-        size = self.temp(f"({row.length} * {row.kind[1:]} + 63) // 64 * 64")
+        self.keep(name, held, (row.length,))
+
+    def keep(self, name: str, held: Part, sizes: tuple[str, ...]) -> None:
+        """Give a name an array of these sizes, with elements that lie side by side."""
+        if not self.is_variable(name) or self.routine is not None:
+            raise Leaves("an array of its own")
+        self.makes = self.makes or set()
+        kind = ArrayKind(held.code, len(sizes), True, True)
+        pointer, *words, origin = self.array_words(name, kind)
+        size = self.temp(f"({held.length} * {held.code[1:]} + 63) // 64 * 64")
         is_shared = name in self.memory.aliased
         block = self.temp("arena") if is_shared else f"{pointer}lace"
         with self.under("if True:" if is_shared else f"if {size} > {block}_size:"):
@@ -176,10 +180,10 @@ class Rows(Objects):
             if not is_shared:
                 self.own.add(block)
                 self.put(f"{block}_size = {size}")
-        self.put(f"{pointer} = pointer_{row.kind}({block})")
-        whole = Part(pointer, "int64(0)", row.length, "int64(1)", row.kind)
-        self.copied(held, whole)
-        for word, text in ((count, row.length), (step, "int64(1)"), (origin, "int64(-1)")):
+        self.put(f"{pointer} = pointer_{held.code}({block})")
+        self.copied(held, Part(pointer, "int64(0)", held.length, "int64(1)", held.code))
+        steps = [" * ".join(sizes[k + 1 :]) or "int64(1)" for k in range(len(sizes))]
+        for word, text in zip([*words, origin], [*sizes, *steps, "int64(-1)"], strict=True):
             self.put(f"{word} = {text}")
         self.assigned(name, kind)
 

@@ -377,7 +377,7 @@ class Text:
     def _slot(self, name: str, kind: Any) -> int:
         found = self.slots.get((name, kind))
         if found is None:
-            words = 3 if isinstance(kind, ArrayKind) else 2
+            words = 2 + kind.rank if isinstance(kind, ArrayKind) else 2
             if isinstance(kind, View):
                 words = len(self.words_of(name, kind))
             elif type(kind) is str:

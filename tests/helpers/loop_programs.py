@@ -110,6 +110,13 @@ EXPRESSIONS = {
           "w[e]", "v[e2]", "np.exp(<R>)", "np.maximum(<R>, <F>)", "np.where(<R> > <F>, <R>, <F>)",
           "np.abs(<R>)", "(<R> ** 2)", "(<R> % 2.0)", "v[mask]", "w[w > <F>]",
           "np.sqrt(np.abs(<R>))"],
+    "G": ["A[1:4, 1:4]", "A[:3, :3]", "B[<X>:, :3][:3]", "B[2:5, 3:6]", "t2", "v[:3, None]",
+          "w[None, :3]",
+          "A[:3, ::3]", "B[:k, :3][:3]", "A[6:, -3:]", "A.T[:3, :3]", "B[:3, <Y>:<Y> + 3]",
+          "(<G> + <G>)", "(<G> * <F>)", "(<F> - <G>)", "(<G> * <G>)", "(<G> / <F>)", "(-<G>)",
+          "np.minimum(<G>, <G>)", "np.maximum(<G>, <F>)", "np.where(<G> > <F>, <G>, <F>)",
+          "np.abs(<G>)", "np.sqrt(np.abs(<G>))", "np.exp(<G> * 0.1)", "(<G> ** 2)", "(<G> + v[:3])",
+          "np.add.outer(v[:3], w[1:4])", "np.multiply.outer(<R>, w)[:3, :3]"],
 }  # fmt: skip
 STATEMENTS = [
     "s = <I>", "c = <I>", "s += <I>", "c -= <I>", "s = s * <I> % 1000003",
@@ -147,6 +154,14 @@ STATEMENTS = [
     "s, x = pair(<I> % 5, x)", "spread(o.a, i, <F>, 1)", "s = deep(<I> % 3)[0]",
     "q[<X>] = sunk(p, i, 5)",
     "ib = grown(<I>, <I>)", "s = ib + ib", "s = ib << 2",
+    "A[:3, :3] = <G>", "A[1:4, :3] += <G>", "B[1:4, 1:4] = <G>", "A *= 0.5", "t2 = <G>", "t2 = <G>",
+    "t2 = A[:3, :3].copy()", "t2 = np.zeros((3, 3))", "t2[1:, 0] = <F>", "t2 += <G>",
+    "x3 = (<G>).sum()",
+    "x3 = (<G>).max()", "x3 = t2[1].sum()", "A[:3] = <F>", "B[::4, 1:4] = <G>", "A[:3, :3] = v[:3]",
+    "o = np.any(<G> > <F>)", "A, B = B, A", "t2[<X>, 0] = <F>", "x3 = t2[0, <X>]", "A[:] = A - w",
+    "B[:3, 2:5] *= t2", "x3 = np.sum(<G> * <G>)", "o = (<G> < 0.0).sum()", "x3 = (<G>).mean()",
+    "t2 = np.full((3, 3), <F>)", "A[:, 1:4][:3] = t2", "x3 = (<G>).argmax()", "t2 = t2 * 0.5 + t2",
+    "A[2:, 2:] = A[:-2, :-2]", "A[:] = np.minimum(A[:], np.add.outer(A[:, k], A[k, :]))",
     "raised(v, <X>, <F>)", "x = root(p, i) * v[<X>]", "raised(o.a, <I>, 0.5)",
     "L[<X>] = <F>", "L[<X>] *= <F>", "M[<X>] += <I>", "M[<X>] = <I>", "T[<X>][<Y>] = <I>",
     "T[<X>][<Y>] -= T[<X>][<Y>]", "row = T[<X>]", "row[<X>] = <I>", "s += odd[<X>]",
@@ -253,7 +268,7 @@ def program(np, math, data, lists, seen, print_, big):
     A, B, v, w, p, q, u, f, mask, h, e, g, o, n, m, s, c, k, x, y, z, flag = data
     o = Box(o)
     z1, z2, out, whole = 0j, 1 + 0.5j, [], []
-    r, e2, r2 = v, e, w
+    r, e2, r2, t2 = v, e, w, A[2:5, 1:4] * 2.0
     L, M, T, P, odd, raw, text = lists
     row, letter = T[1], "b"
     i = j = b = ib = 1
@@ -291,6 +306,7 @@ NAMES = [
     "o.n",
     "o.a",
     "r2",
+    "t2",
     "r3",
     "mask",
     "L",
@@ -330,8 +346,9 @@ class Program:
             kind = text[at + 1]
             if kind == "E":
                 made = rng.choice(["n", "m", "n - 1", "i + 1", "4", "0", "j"])
-            elif kind == "R":
-                made = rng.choice(EXPRESSIONS["R"][:4] if depth <= 0 else EXPRESSIONS["R"])
+            elif kind in "RG":
+                few = {"R": 4, "G": 12}[kind]
+                made = rng.choice(EXPRESSIONS[kind][:few] if depth <= 0 else EXPRESSIONS[kind])
                 depth -= 1
             elif kind in EXPRESSIONS and depth > 0 and rng.random() < 0.6:
                 made, depth = rng.choice(EXPRESSIONS[kind]), depth - 1
@@ -477,6 +494,10 @@ def _bytes(real: Any) -> bytes:
     return bytes(real.tobytes())
 
 
+layouts = False
+"""Whether arrays are also to lie as Python's: ours may not, where they copy what they are given."""
+
+
 def _told(value: Any) -> tuple[str, str]:
     kind = type(value)
     if kind is list:
@@ -488,7 +509,8 @@ def _told(value: Any) -> tuple[str, str]:
         return kind.__name__, numpy.float64(value).tobytes().hex() if value == value else "nan"
     if hasattr(value, "shape") and value.shape:
         real = numpy.asarray(value)
-        return "array", f"{real.dtype} {[_told(each) for each in real.ravel()]} {real.shape}"
+        where = f"{real.shape} {real.strides if layouts and real.size > 1 else ()}"
+        return "array", f"{real.dtype} {[_told(each) for each in real.ravel()]} {where}"
     if isinstance(value, (complex, numpy.complexfloating)):
         return kind.__name__, f"{_told(value.real)} {_told(value.imag)}"
     return kind.__name__, repr(value)
@@ -535,6 +557,8 @@ def compare(seeds: range, lazily: bool = False) -> dict[str, Any]:
     """Run programs both ways; what differs, and how much ran compiled."""
     import lazyfuse
 
+    global layouts
+    layouts = not lazily
     sys.set_int_max_str_digits(0)
     take_over = at_once()
     found: list[Any] = []
