@@ -18,7 +18,7 @@ import numpy as np
 from lazyfuse.loops import kinds
 from lazyfuse.loops.rows import SIGNED, UFUNCS
 from lazyfuse.loops.text import Array, Flat, Grid, GridPart, Leaves, Number, Part, Row, Value
-from lazyfuse.loops.ufuncs import Ufuncs
+from lazyfuse.loops.ufuncs import TRUTHS, Ufuncs
 
 ONE = "int64(1)"
 _OUTER = {UFUNCS[kind]: kind for kind in SIGNED if kind in UFUNCS}
@@ -145,6 +145,8 @@ class Grids(Ufuncs):
             return self.ufunc(function, flat)
         if function not in _EXACT and any(isinstance(x, Grid) and x.part for x in given):
             raise Leaves("a function of a part of several axes")
+        if function in TRUTHS and self.are_truths(TRUTHS[function], given):
+            return self._by_element(given, lambda rows: self.truths(TRUTHS[function], *rows))
         if function in (np.minimum, np.maximum) and {x.kind for x in given} <= {"f8", "float"}:
             return self._extreme("<" if function is np.minimum else ">", given)
         sizes = self.broadcast(given)
@@ -219,8 +221,8 @@ class Grids(Ufuncs):
 
     def flat(self, value: Value, sizes: tuple[str, ...], total: str, code: str = "") -> Part:
         """The elements of an array, side by side in working memory, broadcast to these sizes."""
-        held = value.held if isinstance(value, Grid) else None
-        if isinstance(value, Grid) and held is not None and value.sizes == sizes and code in ("", held.code):
+        held = value.held if isinstance(value, Grid) and value.sizes == sizes else None
+        if held is not None and code in ("", held.code):
             return held
         row = self._spread(value, sizes, total)
         assert isinstance(row, Row)

@@ -126,6 +126,12 @@ class Rows(Objects):
         held = self.room(mask.length, part.code)
         count = self.temp("int64(0)")
         self.put(f"patience = patience + {mask.length}")
+        at = mask.part or self.computed(mask)
+        if part.step == at.step == "int64(1)":
+            given = [f"shifted({each.pointer}, {each.first})" for each in (part, at)]
+            sizes = f"{mask.length}, {mask.length}"
+            self.put(f"{count} = compact_{part.code[1:]}({held}, {', '.join(given)}, {sizes})")
+            return self.whole(Part(held, "int64(0)", count, "int64(1)", part.code))
         with self.each(mask.length, is_alone=False) as q, self.under(f"if {mask.element(q)}:"):
             self.put(f"{held}[{count}] = {part.pointer}[{part.at(q)}]")
             self.put(f"{count} = {count} + 1")
@@ -298,7 +304,7 @@ class Rows(Objects):
         warn. `every`: the loop over them, if they have several indices.
         """
         code = code or row.kind
-        memory = self.room(row.length, {"f": "f8", "c": "c16"}.get(code[0], "i8"))
+        memory = self.room(row.length, {"f": "f8", "c": "c16", "b": "b1"}.get(code[0], "i8"))
         self.put(f"patience = patience + {row.length}")
         self.put("clear_flags()")
         # nothing else lies in working memory
@@ -306,7 +312,7 @@ class Rows(Objects):
             element = row.element(q)
             if code != row.kind:
                 element = self.fitted(f"float64({element})" if code[0] == "f" else element, code)
-            self.put(f"{memory}[{at}] = {element}")
+            self.put(f"{memory}[{at}] = " + (f"uint8({element})" if code == "b1" else element))
         if code[0] in "fc" or row.kind[0] == "f":
             self.leave("(test_flags() & 11) != 0")
         return Part(memory, "int64(0)", row.length, "int64(1)", code)

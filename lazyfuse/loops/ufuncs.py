@@ -15,7 +15,7 @@ import numpy as np
 
 from lazyfuse.loops import kinds
 from lazyfuse.loops.rows import Rows
-from lazyfuse.loops.text import BITS, Flat, Leaves, Number, Part, Row
+from lazyfuse.loops.text import BITS, Flat, Leaves, Number, Part, Row, Value
 
 _NUMPYS = {
     each
@@ -23,6 +23,12 @@ _NUMPYS = {
     if isinstance(each, np.ufunc) and each.signature is None
 }
 """Functions whose loops raise nothing. Those of other packages may."""
+TRUTHS = {
+    np.less: "<", np.less_equal: "<=", np.greater: ">", np.greater_equal: ">=", np.equal: "==",
+    np.not_equal: "!=", np.logical_and: "&", np.logical_or: "|", np.bitwise_and: "&",
+    np.bitwise_or: "|",
+}  # fmt: skip
+"""Functions whose results are truth values, as operators: they need no loop of NumPy's."""
 _WEAK: dict[str, Any] = {"int": int, "float": float, "bool": np.dtype(bool), "complex": complex}
 
 
@@ -86,6 +92,8 @@ class Ufuncs(Rows):
             raise Leaves("a function of NumPy's with other arguments")
         self.settle()
         codes = [each.kind for each in values]
+        if function in TRUTHS and self.are_truths(TRUTHS[function], values):
+            return self.truths(TRUTHS[function], *values)
         index, ins, out = _chosen(function, codes)
         if function is np.power and out[0] in "iu":
             raise Leaves("a power of integers")  # its loop raises
@@ -117,6 +125,23 @@ class Ufuncs(Rows):
             self.put(f"patience = patience + {count}")
             return self.whole(Part(result, "int64(0)", count, "int64(1)", out))
         return Number(self.temp(self.loaded(result, "0", out)), out, BITS.get(out, 63))
+
+    @staticmethod
+    def are_truths(sign: str, values: Sequence[Value]) -> bool:
+        """Whether it is a comparison, or truth values together, of arrays."""
+        given = {each.kind for each in values}
+        if sign in "&|":
+            return given == {"b1"} and not any(isinstance(each, Number) for each in values)
+        if {"b1", "bool"} & given or any(map(kinds.is_complex, given)):
+            return False
+        return any(not isinstance(each, Number) for each in values)
+
+    def truths(self, sign: str, left: Flat, right: Flat) -> Row:
+        """A comparison, or truth values together, element by element."""
+        code = "b1" if sign in "&|" else self.common(left, right)
+        count = self.alike_long(left, right)
+        a, b = [self.as_code(each, code) for each in (left, right)]
+        return Row("b1", count, lambda q: f"({a(q)} {sign} {b(q)})")
 
     def _operand(self, row: Row, code: str) -> Part:
         if row.kind != code:

@@ -3,8 +3,9 @@
 Owns `compact_1`, `_2`, `_4`, `_8` and `_16` of generated text (builtins.py lists them), named by
 the bytes of an element. With AVX-512 a vector is compressed in its register and stored whole; the
 next store overwrites the lanes behind the kept elements. Elsewhere, and at the end, each element is
-written to the next output position, which only a kept element advances. Importing it loads nothing
-heavy.
+written to the next output position, which only a kept element advances. Eight elements or a vector
+of which none is kept are passed over: a mask that keeps few is read at memory's speed. Importing it
+loads nothing heavy.
 """
 
 from __future__ import annotations
@@ -106,7 +107,23 @@ class _Writer:
             return build.icmp_signed("<=", build.add(values[0], width), self.room)
 
         def turn(at: Any, values: list[Any]) -> list[Any]:
-            return [body(at, values[0], step)]
+            if step == 1:
+                return [body(at, values[0], step)]
+            word = self.ir.IntType(8 * step)
+            bytes_ = build.bitcast(build.gep(self.mask, [at]), word.as_pointer())
+            none = build.icmp_unsigned("==", build.load(bytes_, align=1), word(0))
+            before = build.block
+            some, after = build.append_basic_block(), build.append_basic_block()
+            build.cbranch(none, after, some)
+            build.position_at_end(some)
+            found = body(at, values[0], step)
+            build.branch(after)
+            end = build.block
+            build.position_at_end(after)
+            kept = build.phi(self.int64)
+            kept.add_incoming(values[0], before)
+            kept.add_incoming(found, end)
+            return [kept]
 
         at, (kept,) = loop(build, (start, stop, step), [before], turn, fits)
         return at, kept
