@@ -25,12 +25,14 @@ _OUTER = {UFUNCS[kind]: kind for kind in SIGNED if kind in UFUNCS}
 """Functions that are an operator, and which."""
 _EXACT = {
     np.sqrt, np.square, np.absolute, np.fabs, np.negative, np.sign, np.floor, np.ceil, np.trunc,
-    np.rint, np.isnan, np.isinf, np.isfinite, np.signbit, np.maximum, np.minimum, np.fmax, np.fmin,
+    np.rint, np.isnan, np.isinf, np.isfinite, np.signbit,
     np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal, np.logical_and,
     np.logical_or, np.logical_not, np.logical_xor, np.invert, np.bitwise_and, np.bitwise_or,
     np.copysign, np.add, np.subtract, np.multiply, np.true_divide,
 }  # fmt: skip
 """Functions whose bits do not depend on where their operands lie."""
+_EXTREMES = (np.minimum, np.maximum)
+"""Of floats, they may give the one zero or the other."""
 
 
 class Grids(Ufuncs):
@@ -84,10 +86,6 @@ class Grids(Ufuncs):
 
         part = GridPart(pointer, first, tuple(steps))
         return Grid(code, tuple(sizes), self._total(sizes), element, part)
-
-    def whole_grid(self, node: ast.expr) -> Grid:
-        """All of an array that a name holds."""
-        return self.grid(self.array(node), [])
 
     def _total(self, sizes: Sequence[str]) -> str:
         return self.temp(" * ".join(sizes))
@@ -143,11 +141,16 @@ class Grids(Ufuncs):
         flat = [each for each in given if not isinstance(each, Grid)]
         if len(flat) == len(given):
             return self.ufunc(function, flat)
-        if function not in _EXACT and any(isinstance(x, Grid) and x.part for x in given):
+        codes = {each.kind for each in given}
+        is_extreme = function in _EXTREMES and codes <= {"f8", "float"}
+        is_exact = function in _EXACT or (
+            function in _EXTREMES and not any(map(kinds.is_float, codes))
+        )
+        if not (is_exact or is_extreme) and any(isinstance(x, Grid) and x.part for x in given):
             raise Leaves("a function of a part of several axes")
         if function in TRUTHS and self.are_truths(TRUTHS[function], given):
             return self._by_element(given, lambda rows: self.truths(TRUTHS[function], *rows))
-        if function in (np.minimum, np.maximum) and {x.kind for x in given} <= {"f8", "float"}:
+        if is_extreme:
             return self._extreme("<" if function is np.minimum else ">", given)
         sizes = self.broadcast(given)
         total = self._total(sizes)

@@ -295,7 +295,7 @@ def _dot(a: Array, b: Array) -> Array | None:
 
 
 def _in_pool(call: Any, first: Array, second: Array) -> Array:
-    """NumPy's product. Its memory is of the pool if it is a matrix: new pages cost a tenth of it."""
+    """NumPy's product. A matrix gets memory of the pool: new pages would cost a tenth of it."""
     is_matrix = first.ndim == second.ndim == 2 and first.shape[1] == second.shape[0]
     if not is_matrix or first.dtype != second.dtype or first.dtype.kind not in "fc":
         return call(first, second)  # type: ignore[no-any-return]
