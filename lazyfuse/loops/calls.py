@@ -204,7 +204,8 @@ class Calls(Callees):
         given = {each.kind for each in values}
         kind = given.pop() if len(given) == 1 else kinds.union(*given)
         if kind is None:
-            if not wanted or len({kinds.is_float(each.kind) for each in values}) > 1:
+            is_mixed = len({kinds.is_float(each.kind) for each in values}) > 1
+            if not wanted or is_mixed or "f4" in given:  # beside it, floats are rounded
                 raise Leaves("`min` or `max` of several types")
             values = [Number(self.alike(each, wanted), wanted, each.bits) for each in values]
             kind = wanted

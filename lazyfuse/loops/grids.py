@@ -25,12 +25,9 @@ _OUTER = {UFUNCS[kind]: kind for kind in SIGNED if kind in UFUNCS}
 """Functions that are an operator, and which."""
 _EXACT = {
     np.sqrt, np.square, np.absolute, np.fabs, np.negative, np.sign, np.floor, np.ceil, np.trunc,
-    np.rint, np.isnan, np.isinf, np.isfinite, np.signbit,
-    np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal, np.logical_and,
-    np.logical_or, np.logical_not, np.logical_xor, np.invert, np.bitwise_and, np.bitwise_or,
-    np.copysign, np.add, np.subtract, np.multiply, np.true_divide,
+    np.rint, np.isnan, np.isinf, np.isfinite, np.signbit, np.copysign, *TRUTHS, *_OUTER,
 }  # fmt: skip
-"""Functions whose bits do not depend on where their operands lie."""
+"""Functions of floats whose bits do not depend on where their operands lie."""
 _EXTREMES = (np.minimum, np.maximum)
 """Of floats, they may give the one zero or the other."""
 
@@ -143,9 +140,8 @@ class Grids(Ufuncs):
             return self.ufunc(function, flat)
         codes = {each.kind for each in given}
         is_extreme = function in _EXTREMES and codes <= {"f8", "float"}
-        is_exact = function in _EXACT or (
-            function in _EXTREMES and not any(map(kinds.is_float, codes))
-        )
+        of_floats = any(kinds.is_float(each) or kinds.is_complex(each) for each in codes)
+        is_exact = function in _EXACT or not of_floats
         if not (is_exact or is_extreme) and any(isinstance(x, Grid) and x.part for x in given):
             raise Leaves("a function of a part of several axes")
         if function in TRUTHS and self.are_truths(TRUTHS[function], given):

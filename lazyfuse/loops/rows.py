@@ -304,7 +304,7 @@ class Rows(Objects):
         warn. `every`: the loop over them, if they have several indices.
         """
         code = code or row.kind
-        memory = self.room(row.length, {"f": "f8", "c": "c16", "b": "b1"}.get(code[0], "i8"))
+        memory = self.room(row.length, code)
         self.put(f"patience = patience + {row.length}")
         self.put("clear_flags()")
         # nothing else lies in working memory
@@ -312,7 +312,9 @@ class Rows(Objects):
             element = row.element(q)
             if code != row.kind:
                 element = self.fitted(f"float64({element})" if code[0] == "f" else element, code)
-            self.put(f"{memory}[{at}] = " + (f"uint8({element})" if code == "b1" else element))
+            if code not in kinds.WIDE:
+                element = f"{kinds.CASTS[code]}({element})"
+            self.put(f"{memory}[{at}] = {element}")
         if code[0] in "fc" or row.kind[0] == "f":
             self.leave("(test_flags() & 11) != 0")
         return Part(memory, "int64(0)", row.length, "int64(1)", code)
@@ -357,6 +359,7 @@ class Rows(Objects):
         if name == "mean" and not is_float:
             raise Leaves("mean of integers")
         held = self.computed(row)
+        one = self.whole(held).element
         if name in ("sum", "mean"):
             total = self.temp("0.0" if is_float else "int64(0)")
             if is_float:
@@ -365,15 +368,15 @@ class Rows(Objects):
                 self.leave(f"{total} - {total} != 0.0")
             else:
                 with self.each(row.length, is_alone=False) as q:
-                    self.put(f"{total} = {total} + {held.pointer}[{q}]")
+                    self.put(f"{total} = {total} + {one(q)}")
             if name == "mean":
                 total = self.temp(f"{total} / float64({row.length})")
             return Number(total, "f8" if is_float else "i8")
         sign = ">" if name.endswith("max") else "<"
-        best, place = self.temp(f"{held.pointer}[0]"), self.temp("int64(0)")
+        best, place = self.temp(one("0")), self.temp("int64(0)")
         odd = self.temp("int64(0)")
         with self.each(row.length, is_alone=False) as q:
-            element = f"{held.pointer}[{q}]"
+            element = one(q)
             if is_float:
                 self.put(f"{odd} = 1 if {element} != {element} else {odd}")
             with self.under(f"if {element} {sign} {best}:"):
@@ -405,12 +408,12 @@ class Rows(Objects):
         if code not in ("f4", "f8") or right.kind != code:
             raise Leaves("a product of this type")
         count = self.temp(self.alike_long(left, right))
-        texts = []
+        texts, firsts = [], []
         for each in (left, right):
             part = each.part or self.computed(each)
             if part.step[:2] == "(-" and by_matmul:
                 raise Leaves("a product of what runs backwards")
-            if part.step[:2] == "(-" or (each.part is None and code == "f4"):
+            if part.step[:2] == "(-":
                 memory = Part(self.room(count, code), "int64(0)", count, "int64(1)", code)
                 self.copied(part, memory)  # so does NumPy
                 part = memory
@@ -418,8 +421,12 @@ class Rows(Objects):
             if part.step != "int64(1)":
                 self.leave(f"({step} <= 0) & ({count} > 1)")
             texts.append(f"shifted({part.pointer}, {start}), {step}")
+            firsts.append(f"{part.pointer}[{start}]")
         self.put(f"patience = patience + {count}")
         product = f"float64(blas_dot({count}, {texts[0]}, {texts[1]}))"
+        if not by_matmul:  # `dot` takes one element for a number: zero keeps its sign
+            one = f"float64({firsts[0]} * {firsts[1]})"
+            product = f"({product} if {count} > 1 else {one})"
         held = self.temp(f"{product} if {count} > 0 else 0.0")
         # NumPy warns of what it raises
         self.leave(f"{held} - {held} != 0.0")

@@ -148,6 +148,4 @@ class Ufuncs(Rows):
             raise Leaves("a function that converts its operands")
         if row.part is not None:
             return row.part
-        if code not in kinds.WIDE:
-            raise Leaves("a function of an expression of this type")
         return self.computed(row)

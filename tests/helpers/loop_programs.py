@@ -117,6 +117,15 @@ EXPRESSIONS = {
           "np.minimum(<G>, <G>)", "np.maximum(<G>, <F>)", "np.where(<G> > <F>, <G>, <F>)",
           "np.abs(<G>)", "np.sqrt(np.abs(<G>))", "np.exp(<G> * 0.1)", "(<G> ** 2)", "(<G> + v[:3])",
           "np.add.outer(v[:3], w[1:4])", "np.multiply.outer(<R>, w)[:3, :3]"],
+    "W": ["D[1:4, 1:4]", "D[:3, ::3]", "D[:3, <X>:][:, :3]", "K[:3, 1, :3]", "K[<X>][:3, 1:]", "t3",
+          "q[:3, None]", "p[None, :3]",
+          "(<W> + <W>)", "(<W> * 3)", "(<W> // <N>)", "(<W> % 7)",
+          "(<W> & <W>)", "(<W> >> 1)", "np.minimum(<W>, <W>)", "np.maximum(<W>, <I>)", "(-<W>)",
+          "np.where(<W> > <W>, <W>, <W>)", "np.abs(<W>)", "np.add.outer(q[:3], q[1:4])", "(~<W>)"],
+    "V": ["S[1:4, 1:4]", "S[:3, ::3]", "f[:3, None]", "(<V> + <V>)", "(<V> * 0.5)", "(<V> / <V>)",
+          "np.minimum(<V>, <V>)", "np.sqrt(np.abs(<V>))", "(<V> ** 2)", "np.maximum(<V>, <V> * 2)"],
+    "Z": ["U[1:4, 1:4]", "U[:3, ::3]", "u[None, :3]", "(<Z> + <Z>)", "(<Z> // 3)", "(<Z> ^ <Z>)",
+          "np.minimum(<Z>, <Z>)", "(<Z> << 1)", "np.where(<G> > 0, <Z>, <Z>)"],
 }  # fmt: skip
 STATEMENTS = [
     "s = <I>", "c = <I>", "s += <I>", "c -= <I>", "s = s * <I> % 1000003",
@@ -162,6 +171,14 @@ STATEMENTS = [
     "B[:3, 2:5] *= t2", "x3 = np.sum(<G> * <G>)", "o = (<G> < 0.0).sum()", "x3 = (<G>).mean()",
     "t2 = np.full((3, 3), <F>)", "A[:, 1:4][:3] = t2", "x3 = (<G>).argmax()", "t2 = t2 * 0.5 + t2",
     "A[2:, 2:] = A[:-2, :-2]", "A[:] = np.minimum(A[:], np.add.outer(A[:, k], A[k, :]))",
+    "D[:3, :3] = <W>", "D[1:4, ::4] += <W>", "t3 = <W>", "t3 = D[:3, 1:4].copy()", "D[:] = 3",
+    "s = (<W>).sum()", "o = (<W>).max()", "o = np.argmin(<W>)", "K[1:4, 0, 1:] = <W>", "K[0] = 7",
+    "D[:] = np.minimum(D[:], np.add.outer(D[:, k], D[k, :]))", "A[:3, :3] = <W>",
+    "t3[0, <X>] = <I>",
+    "U[:3, :3] = <Z>", "U[1:, :] //= 2", "U[2:5, 1:4] += <Z>", "o = (<Z>).max()", "o = <Z>.min()",
+    "S[:3, :3] = <V>", "S *= 0.5", "x3 = (<V>).max()", "A[:3, 1:4] = <V>", "S[:3, :3] = <G>",
+    "t4 = <V>", "S[1:4, 1:4] -= t4", "t5 = <Z>", "D[:3, :3] = t5", "K[:3, :3, :3] = D[:3, :3]",
+    "D[:3, :3] = <Z>", "A[:3, :3] *= <W>", "o = (<W> == <W>).sum()", "q[:3] = t3[1]",
     "raised(v, <X>, <F>)", "x = root(p, i) * v[<X>]", "raised(o.a, <I>, 0.5)",
     "L[<X>] = <F>", "L[<X>] *= <F>", "M[<X>] += <I>", "M[<X>] = <I>", "T[<X>][<Y>] = <I>",
     "T[<X>][<Y>] -= T[<X>][<Y>]", "row = T[<X>]", "row[<X>] = <I>", "s += odd[<X>]",
@@ -265,10 +282,11 @@ class Box:
     def __init__(self, a):
         self.x, self.a = 0.5, a
 def program(np, math, data, lists, seen, print_, big):
-    A, B, v, w, p, q, u, f, mask, h, e, g, o, n, m, s, c, k, x, y, z, flag = data
+    A, B, v, w, p, q, u, f, mask, h, e, g, o, D, U, S, K, n, m, s, c, k, x, y, z, flag = data
     o = Box(o)
     z1, z2, out, whole = 0j, 1 + 0.5j, [], []
     r, e2, r2, t2 = v, e, w, A[2:5, 1:4] * 2.0
+    t3, t4, t5 = D[2:5, 1:4] + 1, S[:3, :3] * 2, U[:3, :3] + U[3:6, 3:6]
     L, M, T, P, odd, raw, text = lists
     row, letter = T[1], "b"
     i = j = b = ib = 1
@@ -307,6 +325,9 @@ NAMES = [
     "o.a",
     "r2",
     "t2",
+    "t3",
+    "t4",
+    "t5",
     "r3",
     "mask",
     "L",
@@ -346,8 +367,8 @@ class Program:
             kind = text[at + 1]
             if kind == "E":
                 made = rng.choice(["n", "m", "n - 1", "i + 1", "4", "0", "j"])
-            elif kind in "RG":
-                few = {"R": 4, "G": 12}[kind]
+            elif kind in "RGWVZ":
+                few = {"R": 4, "G": 12, "W": 8, "V": 3, "Z": 3}[kind]
                 made = rng.choice(EXPRESSIONS[kind][:few] if depth <= 0 else EXPRESSIONS[kind])
                 depth -= 1
             elif kind in EXPRESSIONS and depth > 0 and rng.random() < 0.6:
@@ -423,6 +444,12 @@ class Program:
         e = rng.integers(-3, 9, 4) + (9 if self.seed % 17 == 0 else 0)
         g = rng.normal(size=9) + 1j * rng.normal(size=9)
         arrays = [big, other, v, w, p, q, u, f, mask, h, e, g, rng.normal(size=9)]
+        arrays += [
+            (rng.random((9, 9)) * 40 - 9).astype("i4"),
+            (rng.random((9, 9)) * 255).astype("u1"),
+            rng.normal(size=(9, 9)).astype("f4"),
+            rng.integers(-9, 30, (6, 5, 4)),
+        ]
         if wrap is not None:
             made = [wrap(each) for each in arrays]
             if self.seed % 6 == 0:
@@ -480,7 +507,7 @@ class Program:
                     if step.tb_frame.f_code.co_filename.startswith("<loops"):
                         trace.append(step.tb_lineno)
                     step = step.tb_next
-        memory = [_bytes(numpy.asarray(each)) for each in data[:13]]
+        memory = [_bytes(numpy.asarray(each)) for each in data[:17]]
         names = {name: _told(value) for name, value in seen.items()}
         told = [(str(each.message), each.lineno) for each in caught]
         return names, error, trace, memory, told, printed

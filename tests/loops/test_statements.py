@@ -375,6 +375,47 @@ PROGRAMS = {
                 made.step()
             return made.x, made.v, made.total(), made.s, made.trace
     """,
+    "several axes": """
+        def f(a, b, A, points, pairs, image):
+            s = 0.0
+            n = 0
+            path = np.abs(A[:10]) * 9
+            for k in range(10):  # compiled
+                path[:] = np.minimum(path[:], np.add.outer(path[:, k], path[k, :]))
+            B = np.zeros_like(A)
+            for t in range(8):  # compiled
+                B[1:-1, 1:-1] = 0.2 * (A[1:-1, 1:-1] + A[1:-1, :-2] + A[2:, 1:-1] - A[:-2, 1:-1])
+                A[1:-1, 1:-1] -= B[1:-1, 1:-1] ** 2
+                A[:, 0] = A[:, 1]
+                A[-1] = 0
+            cube = np.arange(120.0).reshape(4, 5, 6)
+            for t in range(6):  # compiled
+                old = cube.copy()
+                new = np.zeros((4, 5))
+                cube[1:-1, 1:, ::2] = old[2:, 1:, ::2] * 0.5 + old[:-2, :-1, 1::2]
+                cube[t % 4] *= 0.25
+                new += old[:, :, t] + a[:5]
+                s += new[1, 2] + old.max()
+            out = np.zeros((18, 8))
+            for i in range(18):  # compiled
+                for j in range(8):
+                    out[i, j] = (A[i:i + 3, j:j + 3] * np.ones((3, 3))).sum()
+                    n += (A[i:i + 3, j:j + 3] > 0.5).sum()
+                    if np.any(A[i:i + 2, j:j + 2] < -1.0):
+                        n -= 1
+            for k in range(8):  # compiled
+                A += a[:20, None] * b[None, :10]
+                A[:, 1:] = np.where(A[:, 1:] > 0.1, np.sqrt(np.abs(A[:, :-1])), a[:20, np.newaxis])
+                A[:] = A - a[:10]
+                image[k:k + 4, :] = image[:4] // 2
+            turned = np.asfortranarray(A)
+            for k in range(4):
+                turned[1:, 1:] = turned[:-1, :-1] + k
+                both = turned + 1.0
+            for k in range(6):
+                A[k:, k:] = A[: -k or None, : -k or None] * abs(a[k])
+            return s, n, path, A, B, cube, old, new, out, image, turned, both, both.strides
+    """,
     "recursion": """
         def grown(x):
             y = x * x * x
@@ -483,7 +524,12 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_leave_what_python_leaves(name: str, ours: bool) -> None:
     text = textwrap.dedent(PROGRAMS[name])
-    given = [V, P, A, *{"complex": [C], "unpacked": MORE, "recursion": MORE}.get(name, [])]
+    given = [
+        V,
+        P,
+        A,
+        *{"complex": [C], "unpacked": MORE, "recursion": MORE, "several axes": MORE}.get(name, []),
+    ]
     expected = run(text, False, given)
     before = len(take_over.loops)
     with compiled_at_once():
