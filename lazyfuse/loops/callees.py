@@ -18,18 +18,8 @@ from lazyfuse.loops.expressions import Expressions
 from lazyfuse.loops.kinds import UNBOUND, ArrayKind, Object
 from lazyfuse.loops.leaving import copied
 from lazyfuse.loops.names import stored
-from lazyfuse.loops.text import (
-    DEPTH,
-    Again,
-    Item,
-    Leaves,
-    Maybe,
-    Number,
-    Refused,
-    Routine,
-    Row,
-    Value,
-)  # fmt: skip
+from lazyfuse.loops.text import DEPTH, Again, Leaves, Maybe, Refused, Routine
+from lazyfuse.loops.values import Item, Number, Row, Value
 
 _MOST_EXPANDED = 6  # functions that call functions
 

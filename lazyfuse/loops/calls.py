@@ -20,7 +20,8 @@ from lazyfuse.loops import kinds
 from lazyfuse.loops.callees import Callees
 from lazyfuse.loops.grids import sizes_of
 from lazyfuse.loops.objects import Letter
-from lazyfuse.loops.text import BITS, Grid, Item, Leaves, Number, Part, Row, Value
+from lazyfuse.loops.text import Leaves
+from lazyfuse.loops.values import BITS, Grid, Item, Number, Part, Row, Value
 from lazyfuse.registry import THEIRS
 
 

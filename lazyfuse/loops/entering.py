@@ -34,19 +34,9 @@ from lazyfuse.loops.kinds import (
 )  # fmt: skip
 from lazyfuse.loops.names import DOTTED
 from lazyfuse.loops.objects import TABLE
-from lazyfuse.loops.text import (
-    ARENA,
-    DEPTH,
-    END,
-    LOG,
-    LOGGED,
-    OBJECTS,
-    ROOM,
-    SCRATCH,
-    Meant,
-    View,
-)  # fmt: skip
+from lazyfuse.loops.text import ARENA, DEPTH, END, LOG, LOGGED, OBJECTS, ROOM, SCRATCH, Meant
 from lazyfuse.loops.ufuncs import addresses
+from lazyfuse.loops.values import View
 from lazyfuse.runtime.layout.meta_arrays import address
 from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.scheduling import evaluate

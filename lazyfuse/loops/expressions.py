@@ -19,7 +19,8 @@ from lazyfuse.loops.kinds import OTHER, ArrayKind, Object
 from lazyfuse.loops.numbers import SIGNS
 from lazyfuse.loops.objects import Letter
 from lazyfuse.loops.rows import UFUNCS
-from lazyfuse.loops.text import Grid, Item, Known, Leaves, Maybe, Number, Row, Value, View
+from lazyfuse.loops.text import Leaves, Maybe
+from lazyfuse.loops.values import Grid, Item, Known, Number, Row, Value, View
 from lazyfuse.registry import THEIRS
 
 _LIMITS = (np.iinfo, np.finfo)

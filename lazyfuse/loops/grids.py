@@ -17,8 +17,9 @@ import numpy as np
 
 from lazyfuse.loops import kinds
 from lazyfuse.loops.rows import SIGNED, UFUNCS
-from lazyfuse.loops.text import Array, Flat, Grid, GridPart, Leaves, Number, Part, Row, Value
+from lazyfuse.loops.text import Leaves
 from lazyfuse.loops.ufuncs import TRUTHS, Ufuncs
+from lazyfuse.loops.values import Array, Flat, Grid, GridPart, Number, Part, Row, Value
 
 ONE = "int64(1)"
 _OUTER = {UFUNCS[kind]: kind for kind in SIGNED if kind in UFUNCS}

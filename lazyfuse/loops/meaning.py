@@ -25,21 +25,14 @@ from lazyfuse.loops.text import (
     ROOM,
     SCRATCH,
     Again,
-    Grid,
-    Handle,
-    Item,
     Kinds,
     Leaves,
     Meant,
     Memory,
-    Number,
-    Place,
     Refused,
-    Row,
-    Value,
-    View,
 )  # fmt: skip
 from lazyfuse.loops.turns import Turns
+from lazyfuse.loops.values import Grid, Handle, Item, Number, Place, Row, Value, View
 
 _PASSES = 20  # over a loop's text, until the kinds at its beginning are known
 

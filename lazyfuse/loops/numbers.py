@@ -11,7 +11,8 @@ import ast
 import sys
 
 from lazyfuse.loops import kinds
-from lazyfuse.loops.text import BITS, Leaves, Number, Text
+from lazyfuse.loops.text import Leaves, Text
+from lazyfuse.loops.values import BITS, Number
 
 _COMPLEX: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Pow: "*"}
 

@@ -15,7 +15,8 @@ import numpy as np
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import Sequence
 from lazyfuse.loops.places import Places
-from lazyfuse.loops.text import OBJECTS, Again, Leaves, Maybe, Number, Place
+from lazyfuse.loops.text import OBJECTS, Again, Leaves, Maybe
+from lazyfuse.loops.values import Number, Place
 
 _TYPES = {each: kind for each, kind in kinds.MAKERS.items() if each != kinds.LETTER} | {
     name: kind for kind, name in kinds.SEQUENCES.items()

@@ -11,23 +11,8 @@ from typing import Any
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import ArrayKind
 from lazyfuse.loops.numbers import Numbers
-from lazyfuse.loops.text import (
-    BITS,
-    LOG,
-    LOGGED,
-    LOGS,
-    Again,
-    Array,
-    Handle,
-    Known,
-    Leaves,
-    Maybe,
-    Number,
-    Part,
-    Place,
-    Row,
-    View,
-)  # fmt: skip
+from lazyfuse.loops.text import LOG, LOGGED, LOGS, Again, Leaves, Maybe
+from lazyfuse.loops.values import BITS, Array, Handle, Known, Number, Part, Place, Row, View
 
 
 class Places(Numbers):

@@ -17,20 +17,8 @@ import numpy as np
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import ArrayKind
 from lazyfuse.loops.objects import Held, Letter, Objects
-from lazyfuse.loops.text import (
-    BITS,
-    END,
-    ROOM,
-    Array,
-    Flat,
-    Leaves,
-    Maybe,
-    Number,
-    Part,
-    Row,
-    Value,
-    View,
-)  # fmt: skip
+from lazyfuse.loops.text import END, ROOM, Leaves, Maybe
+from lazyfuse.loops.values import BITS, Array, Flat, Number, Part, Row, Value, View
 
 _SIGNS: dict[type[ast.operator], str] = {
     ast.Add: "+",

@@ -27,14 +27,7 @@ from lazyfuse.loops.kinds import OTHER, RANGE, UNBOUND
 from lazyfuse.loops.leaving import copied
 from lazyfuse.loops.meaning import meaning
 from lazyfuse.loops.names import DOTTED, attributes
-from lazyfuse.loops.text import (
-    BROKE,
-    CUR,
-    FINISHED,
-    Meant,
-    Refused,
-    numbered,
-)  # fmt: skip
+from lazyfuse.loops.text import BROKE, CUR, FINISHED, Meant, Refused, numbered
 from lazyfuse.runtime.numerics import errstate
 from lazyfuse.runtime.scheduling.evaluate import begin_quietly
 

@@ -14,7 +14,8 @@ from lazyfuse.loops import kinds
 from lazyfuse.loops.calls import Calls
 from lazyfuse.loops.kinds import ArrayKind
 from lazyfuse.loops.names import stored
-from lazyfuse.loops.text import BITS, BROKE, FINISHED, Known, Leaves, Number, Refused, Row
+from lazyfuse.loops.text import BROKE, FINISHED, Leaves, Refused
+from lazyfuse.loops.values import BITS, Known, Number, Row
 
 
 class Turns(Calls):

@@ -15,7 +15,8 @@ import numpy as np
 
 from lazyfuse.loops import kinds
 from lazyfuse.loops.rows import Rows
-from lazyfuse.loops.text import BITS, Flat, Leaves, Number, Part, Row, Value
+from lazyfuse.loops.text import Leaves
+from lazyfuse.loops.values import BITS, Flat, Number, Part, Row, Value
 
 _NUMPYS = {
     each
