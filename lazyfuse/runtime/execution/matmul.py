@@ -318,7 +318,8 @@ def run_node(op: Op, arg: Any, *rest: Any) -> Array:
         # worker threads that spin would hold the cores of BLAS's threads
         devices.cpu().work.native.sleep_early()
     if op is _MATMUL and all(value.dtype == rest[1] for value in rest[-2]):
-        return interpret.packed_copy(_in_pool(np.matmul, *rest[-2]), *rest[:3], rest[-2])
+        shape, dtype, perm, values, _ = rest
+        return interpret.packed_copy(_in_pool(np.matmul, *values), shape, dtype, perm, values)
     return interpret.run_node(op, arg, *rest)
 
 
