@@ -48,7 +48,7 @@ _BY_VALUE = (int, ndarray, np.ndarray)
 """Types of which some values have a kind, and others have none."""
 LARGE = 1 << 16
 """Elements of an array up to which statements on several axes are compiled into their loop."""
-_FRAMES, _DEEPEST = 50, 10_000
+_FRAMES, _DEEPEST = 50, 2_000
 """Python's frames that are left alone, and how deep functions go at most on a thread's stack."""
 _TABLE = ctypes.addressof(TABLE)
 _PENDING = -2
