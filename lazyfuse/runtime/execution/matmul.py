@@ -317,8 +317,8 @@ def run_node(op: Op, arg: Any, *rest: Any) -> Array:
     if op is _MATMUL and max([value.size for value in rest[-2]]) >= SHARED_BY_BLAS:
         # worker threads that spin would hold the cores of BLAS's threads
         devices.cpu().work.native.sleep_early()
-    if op is _MATMUL and all(value.dtype == rest[1] for value in rest[-2]):
-        shape, dtype, perm, values, _ = rest
+    shape, dtype, perm, values, _ = rest
+    if op is _MATMUL and all(value.dtype == dtype and value.ndim == 2 for value in values):
         return interpret.packed_copy(_in_pool(np.matmul, *values), shape, dtype, perm, values)
     return interpret.run_node(op, arg, *rest)
 

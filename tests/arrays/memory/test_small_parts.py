@@ -304,3 +304,11 @@ def test_a_constant_array_whose_number_is_pending_is_kept() -> None:
 
         for ours, theirs in zip(program(lazyfuse), program(numpy), strict=True):
             assert numpy.array_equal(numpy.asarray(ours), theirs)
+
+
+def test_a_product_of_vectors_is_written_through_its_memory() -> None:
+    with config.options(eager_below=3):
+        x = lazyfuse.array(numpy.arange(12.0))
+        product = x @ x
+        numpy.asarray(product)[...] += 0.5
+        assert float(product) == 506.5
