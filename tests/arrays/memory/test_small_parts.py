@@ -307,8 +307,8 @@ def test_a_constant_array_whose_number_is_pending_is_kept() -> None:
 
 
 def test_a_product_of_vectors_is_written_through_its_memory() -> None:
+    lines = ["np.negative(r, out=r)", "q = q @ q", "q = np.atleast_2d(q)"]
+    lines += ["numpy.asarray(q)[...] += 0.5", "q = q @ q"]
     with config.options(eager_below=3):
-        x = lazyfuse.array(numpy.arange(12.0))
-        product = lazyfuse.atleast_2d(x @ x)
-        numpy.asarray(product)[...] += 0.5
-        assert product.tolist() == [[506.5]]
+        for _ in range(5):
+            assert not differing(lines)
