@@ -127,11 +127,9 @@ class Callees(Expressions):
             return ()
         if not routine.results:
             raise Leaves("a function that may end without a result")
-        form = {"i8": "meta[{}]", "b1": "meta[{}] != 0", "f8": "scalars[{}]"}
-        form["c16"] = "complex(scalars[{}], scalars[{}])"
         results = tuple([
             Number(
-                self.temp(form[kinds.register(kind)].format(at, at + 1)), kind,
+                self.temp(self.word(kind, at)), kind,
                 tag=self.temp(f"meta[{at + 2}] != 0") if "|" in kind else "",
             )
             for kind, at in zip(routine.results, routine.places, strict=True)
@@ -208,17 +206,7 @@ class Callees(Expressions):
             raise Again
         routine.is_known = True
         for value, kind, at in zip(values, results, routine.places, strict=True):
-            if "|" in kind:
-                value = self.as_union(value, kind)
-                self.put(f"meta[{at + 2}] = int64(1 if {value.tag} else 0)")
-            register = kinds.register(kind)
-            if register == "c16":
-                self.put(f"scalars[{at}] = {value.text}.real")
-                self.put(f"scalars[{at + 1}] = {value.text}.imag")
-            elif register == "f8":
-                self.put(f"scalars[{at}] = {value.text}")
-            else:
-                self.put(f"meta[{at}] = int64({value.text})")
+            self.put_word(self.as_union(value, kind) if "|" in kind else value, at)
         self.put("return int32(0)")
         self.dead = True
 

@@ -18,10 +18,9 @@ from lazyfuse.arrays.ndarray import ndarray
 from lazyfuse.devices.base import C_FUNCTIONS
 from lazyfuse.loops import kinds
 from lazyfuse.loops.callees import Callees
-from lazyfuse.loops.grids import sizes_of
 from lazyfuse.loops.objects import Letter
 from lazyfuse.loops.text import Leaves
-from lazyfuse.loops.values import BITS, Grid, Item, Number, Part, Row, Value
+from lazyfuse.loops.values import BITS, Grid, Item, Number, Part, Row, Value, sizes_of
 from lazyfuse.registry import THEIRS
 
 

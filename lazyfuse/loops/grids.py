@@ -19,7 +19,18 @@ from lazyfuse.loops import kinds
 from lazyfuse.loops.rows import SIGNED, UFUNCS
 from lazyfuse.loops.text import Leaves
 from lazyfuse.loops.ufuncs import TRUTHS, Ufuncs
-from lazyfuse.loops.values import Array, Flat, Grid, GridPart, Number, Part, Row, Value
+from lazyfuse.loops.values import (
+    Array,
+    Flat,
+    Grid,
+    GridPart,
+    Number,
+    Part,
+    Row,
+    Value,
+    side_by_side,
+    sizes_of,
+)  # fmt: skip
 
 ONE = "int64(1)"
 _OUTER = {UFUNCS[kind]: kind for kind in SIGNED if kind in UFUNCS}
@@ -181,7 +192,7 @@ class Grids(Ufuncs):
     def _shaped(self, part: Part, sizes: tuple[str, ...], total: str) -> Grid:
         """Elements in working memory, as an array of these sizes."""
         one = self.whole(part).element
-        steps = [_product(sizes[k + 1 :]) for k in range(len(sizes))]
+        steps = side_by_side(sizes)
 
         def element(places: Sequence[str]) -> str:
             return one(_sum([*map(_times, places, steps)]))
@@ -216,7 +227,7 @@ class Grids(Ufuncs):
             for k, size in enumerate(sizes):
                 is_last = k == len(sizes) - 1
                 found.append(stack.enter_context(self.each(size, is_alone and is_last)))
-            steps = [_product(sizes[k + 1 :]) for k in range(len(sizes))]
+            steps = side_by_side(sizes)
             yield found, _sum([*map(_times, found, steps)])
 
     def flat(self, value: Value, sizes: tuple[str, ...], total: str, code: str = "") -> Part:
@@ -231,8 +242,8 @@ class Grids(Ufuncs):
     def flattened(self, name: str, grid: Grid) -> Row:
         """What a reduction goes over; leaves where NumPy does not add side by side."""
         if grid.part is not None and name in ("sum", "mean"):
-            for k, step in enumerate(grid.part.steps):
-                self.leave(f"{step} != {_product(grid.sizes[k + 1 :])}")
+            for step, whole in zip(grid.part.steps, side_by_side(grid.sizes), strict=True):
+                self.leave(f"{step} != {whole}")
         return self.whole(self.flat(grid, grid.sizes, grid.length))
 
     def keep_grid(self, name: str, grid: Grid) -> None:
@@ -298,15 +309,6 @@ def _is_new(key: ast.expr) -> bool:
 def _is_kept(key: ast.expr) -> bool:
     """Whether a key leaves an axis."""
     return isinstance(key, ast.Slice) or _is_new(key)
-
-
-def sizes_of(value: Row | Grid) -> tuple[str, ...]:
-    """The lengths of an array's axes."""
-    return value.sizes if isinstance(value, Grid) else (value.length,)
-
-
-def _product(sizes: Sequence[str]) -> str:
-    return " * ".join(sizes) or ONE
 
 
 def _times(place: str, step: str) -> str:

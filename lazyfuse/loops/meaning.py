@@ -86,16 +86,7 @@ class Writer(Turns):
                 for k, word in enumerate((origin, place, *sizes[: kind.rank])):
                     self.put(f"meta[{slot + k}] = {word}")
                 continue
-            register = kinds.register(kind)
-            held = "scalars" if register == "f8" else "meta"
-            value = self.variable(name, kind)
-            if "|" in kind:
-                self.put(f"meta[{slot + 2}] = int64(1 if {value}_tag else 0)")
-            if register == "c16":
-                self.put(f"scalars[{slot}] = {value}.real")
-                self.put(f"scalars[{slot + 1}] = {value}.imag")
-                continue
-            self.put(f"{held}[{slot}] = " + (value if held == "scalars" else f"int64({value})"))
+            self.put_word(self.held(name, kind), slot)
         for name, slot in self.flags.items():
             self.put(f"meta[{slot}] = {name}_set")
         self.put("meta[1] = cur")
@@ -179,10 +170,7 @@ class Writer(Turns):
                 self.enters.append((name, kind, at))
                 if name in self.stored and type(kind) is str:  # other integers are small
                     self.memory.wide.add(name)
-                form = {"i8": "meta[{}]", "b1": "meta[{}] != 0", "f8": "scalars[{}]"}
-                form["c16"] = "complex(scalars[{}], scalars[{}])"
-                value = form[kinds.register(kind)].format(at, at + 1)
-                self.put(f"{self.variable(name, kind)} = {value}")
+                self.put(f"{self.variable(name, kind)} = {self.word(kind, at)}")
         for number in [x for each, (x, _, _) in self.numbers.items() if isinstance(each, ast.For)]:
             self.counters[number] = self._take(3)
             self.put(f"cur_{number} = 0")

@@ -18,7 +18,7 @@ from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import ArrayKind
 from lazyfuse.loops.objects import Held, Letter, Objects
 from lazyfuse.loops.text import END, ROOM, Leaves, Maybe
-from lazyfuse.loops.values import BITS, Array, Flat, Number, Part, Row, Value, View
+from lazyfuse.loops.values import BITS, Array, Flat, Number, Part, Row, Value, View, side_by_side
 
 _SIGNS: dict[type[ast.operator], str] = {
     ast.Add: "+",
@@ -176,7 +176,7 @@ class Rows(Objects):
                 self.put(f"{block}_size = {size}")
         self.put(f"{pointer} = pointer_{held.code}({block})")
         self.copied(held, Part(pointer, "int64(0)", held.length, "int64(1)", held.code))
-        steps = [" * ".join(sizes[k + 1 :]) or "int64(1)" for k in range(len(sizes))]
+        steps = side_by_side(sizes)
         for word, text in zip([*words, origin], [*sizes, *steps, "int64(-1)"], strict=True):
             self.put(f"{word} = {text}")
         self.assigned(name, kind)
@@ -282,12 +282,7 @@ class Rows(Objects):
 
         return every
 
-    def computed(
-        self,
-        row: Row,
-        code: str = "",
-        every: Callable[[], AbstractContextManager[Any]] | None = None,
-    ) -> Part:
+    def computed(self, row: Row, code: str = "", every: Every | None = None) -> Part:
         """The elements of an expression in working memory, as that type; leaves where NumPy would
         warn. `every`: the loop over them, if they have several indices.
         """

@@ -345,6 +345,26 @@ class Text:
         self.put(f"{variable} = {held}")
         return value._replace(text=variable, tag=f"{variable}_tag")
 
+    @staticmethod
+    def word(kind: str, at: int) -> str:
+        """The text of a number of this kind that is in the words at `at`."""
+        form = {"i8": "meta[{}]", "b1": "meta[{}] != 0", "f8": "scalars[{}]"}
+        form["c16"] = "complex(scalars[{}], scalars[{}])"
+        return form[kinds.register(kind)].format(at, at + 1)
+
+    def put_word(self, value: Number, at: int) -> None:
+        """Write a number to the words at `at`; the tag of a union is the third."""
+        if value.tag:
+            self.put(f"meta[{at + 2}] = int64(1 if {value.tag} else 0)")
+        register, text = kinds.register(value.kind), value.text
+        if register == "c16":
+            self.put(f"scalars[{at}] = {text}.real")
+            self.put(f"scalars[{at + 1}] = {text}.imag")
+        elif register == "f8":
+            self.put(f"scalars[{at}] = {text}")
+        else:
+            self.put(f"meta[{at}] = int64({text})")
+
     def as_union(self, value: Number, kind: str) -> Number:
         """A number as one of several types; its tag says whether it is of the second."""
         if value.kind == kind:

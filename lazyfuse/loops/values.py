@@ -124,3 +124,13 @@ class Known(ast.expr):
 
     def __init__(self, number: Number) -> None:
         self.number = number
+
+
+def sizes_of(value: Row | Grid) -> tuple[str, ...]:
+    """The lengths of an array's axes."""
+    return value.sizes if isinstance(value, Grid) else (value.length,)
+
+
+def side_by_side(sizes: Sequence[str]) -> list[str]:
+    """How far apart elements are along each axis, of an array that lies as in C."""
+    return [" * ".join(sizes[k + 1 :]) or "int64(1)" for k in range(len(sizes))]
