@@ -49,6 +49,9 @@ _FIRST = MARK.format(0)
 _MISSES = 20
 """Executions that could not be entered, after which Python keeps the loop."""
 
+_MONITORING: Any = getattr(sys, "monitoring", None)
+"""Python's own, since 3.12; to look for it takes longer than to enter a loop."""
+
 functions: dict[CodeType, ast.FunctionDef] = {}
 """The functions of the program's texts that may be expanded where they are called."""
 register("loops.functions", functions.__len__, None, None, "one for each function of the program")
@@ -65,8 +68,7 @@ def is_watched() -> bool:
     """Whether a debugger, a tracer or a profiler looks at what Python runs."""
     if sys.gettrace() is not None or sys.getprofile() is not None:
         return True
-    monitoring = getattr(sys, "monitoring", None)
-    return monitoring is not None and any(monitoring.get_tool(k) for k in range(6))
+    return _MONITORING is not None and any(map(_MONITORING.get_tool, range(6)))
 
 
 class _Asked(threading.local):
