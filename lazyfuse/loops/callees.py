@@ -19,7 +19,7 @@ from lazyfuse.loops.kinds import UNBOUND, ArrayKind, Object
 from lazyfuse.loops.leaving import copied
 from lazyfuse.loops.names import stored
 from lazyfuse.loops.text import DEPTH, Again, Leaves, Maybe, Refused, Routine
-from lazyfuse.loops.values import Item, Number, Row, Value
+from lazyfuse.loops.values import Elements, Item, Number, Value
 
 _MOST_EXPANDED = 6  # functions that call functions
 
@@ -91,10 +91,11 @@ class Callees(Expressions):
         return results if callee.is_tuple else results[0]
 
     def _outcome(self, name: str, kind: str) -> Value:
-        if kind[0] != "*":
+        rank = kind.count("*")
+        if not rank:
             return self.held(name, kind)
-        self.kinds[name] = ArrayKind(kind[1:], 1, True, True)
-        row = self.whole(self.part_of(self.array(ast.Name(name, ast.Load())), [ast.Slice()]))
+        self.kinds[name] = ArrayKind(kind[rank:], rank, True, True)
+        row = self.whole(self.part_of(self.array(ast.Name(name, ast.Load())), []))
         del self.kinds[name]
         return row._replace(part=None)  # the next call writes there again
 
@@ -227,20 +228,20 @@ class Callees(Expressions):
             raise Leaves("a function that may end without a result")
         values = found if type(found) is tuple else (found,)
         for each in values:
-            is_new = isinstance(each, Row) and (each.is_new() or self.is_local(node.value))
+            is_new = isinstance(each, Elements) and (each.is_new() or self.is_local(node.value))
             if not (isinstance(each, Number) or is_new):
                 raise Leaves("a function whose result is a view")
         if not callee.results:
             callee.is_tuple = type(found) is tuple
             own = [callee.wanted.get(k, each.kind) for k, each in enumerate(values)]
             callee.results = [
-                (f"{callee.prefix}result{k}", "*" * isinstance(each, Row) + kind)
+                (f"{callee.prefix}result{k}", _stars(each) + kind)
                 for k, (each, kind) in enumerate(zip(values, own, strict=True))
             ]
         if callee.is_tuple != (type(found) is tuple) or len(callee.results) != len(values):
             raise Leaves("a function with results of several types")
         for k, ((name, kind), value) in enumerate(zip(callee.results, values, strict=True)):
-            if isinstance(value, Row) and value.kind == kind[1:]:
+            if isinstance(value, Elements) and _stars(value) + value.kind == kind:
                 self.flagged.add(name)
                 self.store_array(name, value)
                 continue
@@ -328,3 +329,8 @@ class Callee:
         value = get[0](*get[1])
         self.constants.append((*get, value))
         self.globals[self.prefix + name] = value
+
+
+def _stars(value: Value) -> str:
+    """A star for each axis."""
+    return "*" * len(value.sizes) if isinstance(value, Elements) else ""

@@ -20,7 +20,7 @@ from lazyfuse.loops import kinds
 from lazyfuse.loops.callees import Callees
 from lazyfuse.loops.objects import Letter
 from lazyfuse.loops.text import Leaves
-from lazyfuse.loops.values import BITS, Grid, Item, Number, Part, Row, Value, sizes_of
+from lazyfuse.loops.values import BITS, Elements, Item, Number, Value
 from lazyfuse.registry import THEIRS
 
 
@@ -33,11 +33,7 @@ class Calls(Callees):
             name = node.func.attr
             if isinstance(owner, Number) and name == "conjugate" and kinds.is_complex(owner.kind):
                 return owner._replace(text=f"{self.temp(owner.text)}.conjugate()")
-            if isinstance(owner, Grid):
-                is_copy = name == "copy"
-                rest = owner._replace(part=None) if is_copy else self.flattened(name, owner)
-                return rest if isinstance(rest, Grid) else self.reduced(name, rest)
-            if isinstance(owner, Row):
+            if isinstance(owner, Elements):
                 return owner._replace(part=None) if name == "copy" else self.reduced(name, owner)
         if isinstance(node.func, ast.Attribute) and node.func.attr == "outer":
             function = self.object(node.func.value)
@@ -75,12 +71,10 @@ class Calls(Callees):
         if function is np.dot and len(node.args) == 2:
             return self.dot(self.value(node.args[0]), self.value(node.args[1]), by_matmul=False)
         if function is np.flip and len(node.args) == 1:
-            return self._flipped(self.value(node.args[0]))
+            return self.flipped(self.value(node.args[0]))
         if len(node.args) == 1 and _hashes(function) and function in _REDUCTIONS:
             row, name = self.value(node.args[0]), _REDUCTIONS[function]
-            if isinstance(row, Grid):
-                row = self.flattened(name, row)
-            if isinstance(row, Row):
+            if isinstance(row, Elements):
                 return self.reduced(name, row)
         items = [self.item(each) for each in node.args]
         if len(items) == 1 and isinstance(items[0], Letter):
@@ -88,7 +82,7 @@ class Calls(Callees):
         given = [self.known(each) for each in items]
         if function is np.where and len(given) == 3:
             return self.choice(*given)
-        if function is np.linalg.norm and len(given) == 1 and isinstance(given[0], Row):
+        if function is np.linalg.norm and len(given) == 1 and isinstance(given[0], Elements):
             squares = self.dot(given[0], given[0], by_matmul=False)
             return _sqrt(True)(self, [squares])
         if function in kinds.TYPES and len(given) == 1 and isinstance(given[0], Number):
@@ -105,7 +99,7 @@ class Calls(Callees):
         function = _BY_UFUNC.get(function, function) if _hashes(function) else function
         if isinstance(function, np.ufunc):
             self.note_maker(original)
-            return self.grid_ufunc(function, given)
+            return self.ufunc(function, given)
         raise Leaves("a function")
 
     def _of_letter(self, function: Any, letter: Letter) -> Number:
@@ -151,20 +145,20 @@ class Calls(Callees):
                 return like._replace(part=None)
             zero = {"b1": "False", "c16": "complex(0.0, 0.0)"}.get(like.kind, "int64(0)")
             zero = "0.0" if like.kind[0] == "f" else zero
-            return self.filled(like.kind, sizes_of(like), zero)
+            return like._replace(element=lambda places: zero, part=None)
         code = self._dtype(dtypes[0]) if dtypes else "f8"
         number = float(value) if code[0] == "f" else value
         text = f"{number}" if code != "b1" else str(bool(value))
-        return self.filled(code, self._counts(node.args[0]), text)
+        return self.elements(code, self._counts(node.args[0]), lambda places: text)
 
-    def _counts(self, node: ast.expr) -> list[str]:
+    def _counts(self, node: ast.expr) -> tuple[str, ...]:
         """How many elements an array is to have along each axis."""
         sizes = node.elts if isinstance(node, ast.Tuple) and node.elts else [node]
         counts = [self.temp(self.index(each).text) for each in sizes]
         most = 1 << (kinds.SMALL if len(sizes) == 1 else kinds.SMALL // 2)
         for each in counts:
             self.leave(f"({each} < 0) | ({each} > {most})")
-        return counts
+        return tuple(counts)
 
     def _full(self, count: ast.expr, value: ast.expr) -> Value:
         """`np.full(count, value)`."""
@@ -173,7 +167,7 @@ class Calls(Callees):
             raise Leaves("an array of this type")
         code = kinds.PYTHON.get(number.kind, number.kind)
         text = self.temp(number.text)
-        return self.filled(code, self._counts(count), text)
+        return self.elements(code, self._counts(count), lambda places: text)
 
     def _dtype(self, node: ast.expr) -> str:
         named = {bool: "b1", int: "i8", float: "f8"}
@@ -183,7 +177,7 @@ class Calls(Callees):
             raise Leaves("an array of this type")
         return code
 
-    def listed(self, nodes: list[ast.expr], dtypes: Sequence[ast.expr] = ()) -> Row:
+    def listed(self, nodes: list[ast.expr], dtypes: Sequence[ast.expr] = ()) -> Elements:
         """`np.array([x, y, z])`."""
         values = [self.number(each) for each in nodes]
         codes = {kinds.PYTHON.get(each.kind) or kinds.numpys(each.kind) for each in values}
@@ -197,7 +191,7 @@ class Calls(Callees):
         for k, each in enumerate(values):
             self.put(f"{held}[{k}] = {self.as_element(each, code)}")
         self.settle()
-        return self.whole(Part(held, "int64(0)", f"int64({len(values)})", "int64(1)", code))
+        return self.whole(self.in_memory(held, (f"int64({len(values)})",), code))
 
     def _least(self, nodes: list[ast.expr], is_max: bool, wanted: str) -> Value:
         values = [self.number(each) for each in nodes]

@@ -14,20 +14,20 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.loops import kinds
-from lazyfuse.loops.grids import Grids
 from lazyfuse.loops.kinds import OTHER, ArrayKind, Object
 from lazyfuse.loops.numbers import SIGNS
 from lazyfuse.loops.objects import Letter
-from lazyfuse.loops.rows import UFUNCS
+from lazyfuse.loops.rows import Rows
 from lazyfuse.loops.text import Leaves, Maybe
-from lazyfuse.loops.values import Grid, Item, Known, Number, Row, Value, View
+from lazyfuse.loops.ufuncs import UFUNCS
+from lazyfuse.loops.values import Elements, Item, Known, Number, Value, View
 from lazyfuse.registry import THEIRS
 
 _LIMITS = (np.iinfo, np.finfo)
 _NUMBERS = (int, float, np.number)
 
 
-class Expressions(Grids):
+class Expressions(Rows):
     """Writes expressions."""
 
     def item(self, node: ast.expr, wanted: str = "") -> Any:
@@ -46,8 +46,8 @@ class Expressions(Grids):
 
     @staticmethod
     def known(found: Item) -> Value:
-        """What an expression stands for, which has to be a number or a row."""
-        if not isinstance(found, (Number, Row, Grid)):
+        """What an expression stands for, which has to be a number or an array."""
+        if not isinstance(found, (Number, Elements)):
             raise Leaves("a tuple")
         return found
 
@@ -123,10 +123,7 @@ class Expressions(Grids):
             is_small = kind == "int" and node.id not in self.memory.wide
             return self.held(node.id, kind, kinds.SMALL + 1 if is_small else 63)
         if isinstance(kind, (ArrayKind, View)):
-            array = self.array(node)
-            if len(array.sizes) > 1:
-                return self.grid(array, [])
-            return self.whole(self.part_of(array, [ast.Slice()]))
+            return self.whole(self.part_of(self.array(node), []))
         if isinstance(kind, Object) and type(kind.value) in (float, int, bool):
             return self.of_constant(ast.Constant(kind.value))
         raise Leaves(node.id)
@@ -147,10 +144,10 @@ class Expressions(Grids):
         if isinstance(value, Number):
             tag = self.temp(value.tag) if value.tag else ""
             return value._replace(text=self.temp(value.text), tag=tag)
-        if isinstance(value, Row) and value.part is not None and value.part.view is not None:
+        if isinstance(value, Elements) and value.part is not None and value.part.view is not None:
             keys = tuple([self.temp(each) for each in value.part.keys])
-            part = value.part._replace(length=self.temp(value.length), keys=keys)
-            return value._replace(length=part.length, part=part)
+            part = value.part._replace(sizes=(self.temp(value.size),), keys=keys)
+            return value._replace(sizes=part.sizes, size=part.sizes[0], part=part)
         raise Leaves("a tuple of other than numbers and views")
 
     def of_binop(self, node: ast.BinOp) -> Value:
@@ -160,7 +157,7 @@ class Expressions(Grids):
             return self.dot(left, right, by_matmul=True)
         if isinstance(left, Number) and isinstance(right, Number):
             return self.binary(node.op, left, right)
-        return self.of_grids(node.op, left, right)
+        return self.of_arrays(node.op, left, right)
 
     def of_unaryop(self, node: ast.UnaryOp) -> Value:
         if isinstance(node.op, ast.Not):
@@ -173,19 +170,12 @@ class Expressions(Grids):
         ):
             return self.number(ast.Constant(-constant))
         found = self.value(node.operand)
-        if isinstance(found, Grid):
-            function = UFUNCS.get(type(node.op))
-            if function is None:
+        if isinstance(found, Elements):
+            if isinstance(node.op, ast.USub):
+                return self.negative(found)
+            if not isinstance(node.op, ast.Invert):
                 raise Leaves("an operator of an array")
-            return self.grid_ufunc(function, [found])
-        if isinstance(found, Row):
-            function = UFUNCS.get(type(node.op))
-            if function is None:
-                raise Leaves("an operator of an array")
-            if not isinstance(node.op, ast.USub) or found.kind[0] != "f":
-                return self.ufunc(function, [found])
-            element = found.element
-            return Row(found.kind, found.length, lambda q: f"(-{element(q)})")
+            return self.ufunc(np.invert, [found])
         kind, text = found.kind, found.text
         if isinstance(node.op, ast.USub):
             if kind in ("int|f8", "int|float"):
@@ -209,15 +199,15 @@ class Expressions(Grids):
         left = self.item(node.left)
         if isinstance(left, Letter):
             return self._letters(left, node)
-        if not isinstance(left, (Number, Row, Grid)):
+        if not isinstance(left, (Number, Elements)):
             raise Leaves("a comparison")
-        is_array = isinstance(left, (Row, Grid))
+        is_array = isinstance(left, Elements)
         if is_array or (len(node.ops) == 1 and self.is_array(node.comparators[0])):
             right = self.value(node.comparators[0])
             function = UFUNCS.get(type(node.ops[0]))
             if function is None or len(node.ops) > 1:
                 raise Leaves("a comparison of arrays")
-            return self.grid_ufunc(function, [left, right])  # type: ignore[return-value]
+            return self.ufunc(function, [left, right])  # type: ignore[return-value]
         assert isinstance(left, Number)
         first = left
         result = ""

@@ -32,7 +32,7 @@ from lazyfuse.loops.text import (
     Refused,
 )  # fmt: skip
 from lazyfuse.loops.turns import Turns
-from lazyfuse.loops.values import Grid, Handle, Item, Number, Place, Row, Value, View
+from lazyfuse.loops.values import Elements, Handle, Item, Number, Place, View
 
 _PASSES = 20  # over a loop's text, until the kinds at its beginning are known
 
@@ -271,13 +271,12 @@ class Writer(Turns):
             return
         found = self.handle(node.value) or self.item(node.value)
         if len(node.targets) == 1 and isinstance(target, ast.Tuple):
-            if isinstance(found, Row):
+            if isinstance(found, Elements):
                 found = self.unpacked(found, len(target.elts))
             if type(found) is tuple:
                 self._unpack(target, found)
                 return
-        made = isinstance(found, Row) and (found.part is None or found.part.view is None)
-        made = made or isinstance(found, Grid)
+        made = isinstance(found, Elements) and (found.part is None or found.part.view is None)
         several = len(node.targets) > 1
         if (any(not isinstance(x, ast.Name) for x in node.targets) and several) or (
             made and several
@@ -322,7 +321,7 @@ class Writer(Turns):
     def assign(self, target: ast.expr, value: Item) -> None:
         """Give a value, or the values of a tuple, to names."""
         target = self.owned(target)
-        if isinstance(target, ast.Tuple) and isinstance(value, Row):
+        if isinstance(target, ast.Tuple) and isinstance(value, Elements):
             value = self.unpacked(value, len(target.elts))
         if isinstance(target, ast.Tuple) and type(value) is tuple:
             if len(value) != len(target.elts):
@@ -333,11 +332,8 @@ class Writer(Turns):
             raise Leaves("a target")
         elif isinstance(value, Handle):
             self.store_handle(target.id, value)
-        elif isinstance(value, Row):
+        elif isinstance(value, Elements):
             self.store_view(target.id, value)
-        elif isinstance(value, Grid):
-            self.settle()
-            self.keep_grid(target.id, value)
         elif isinstance(value, Number):
             self.store_name(target.id, value)
         elif isinstance(value, Held):
@@ -351,12 +347,12 @@ class Writer(Turns):
         node = ast.AugAssign(self.owned(node.target), node.op, node.value)  # type: ignore[arg-type]
         if isinstance(node.target, ast.Name):
             before = self.of_name(ast.Name(node.target.id, ast.Load()))
-            if isinstance(before, (Row, Grid)):
-                made = self.of_grids(node.op, before, self.value(node.value))
+            if isinstance(before, Elements):
+                made = self.of_arrays(node.op, before, self.value(node.value))
                 whole = ast.Subscript(
                     ast.Name(node.target.id, ast.Load()), ast.Slice(), ast.Store()
                 )
-                self._store_part(whole, made, in_place=True)
+                self.store_part(whole, made, in_place=True)
                 return
             if not isinstance(before, Number):
                 raise Leaves("an array")
@@ -366,10 +362,10 @@ class Writer(Turns):
             return
         if not isinstance(node.target, ast.Subscript):
             raise Leaves("a target")
-        if self.is_row(node.target):
+        if self.is_part(node.target):
             part = self.subscript(node.target)
-            made = self.of_grids(node.op, part, self.value(node.value))
-            self._store_part(node.target, made, in_place=True)
+            made = self.of_arrays(node.op, part, self.value(node.value))
+            self.store_part(node.target, made, in_place=True)
             return
         place = self.place(node.target)
         place = place._replace(at=self.temp(place.at))
@@ -378,18 +374,10 @@ class Writer(Turns):
         self.settle()
         self.store_element(place, kept)
 
-    def _store_part(self, target: ast.Subscript, found: Value, in_place: bool = False) -> None:
-        if self.is_grid(target):
-            self.store_grid(target, found, in_place)
-        elif isinstance(found, Grid):
-            raise Leaves("an assignment of more axes")
-        else:
-            self.store_row(target, found, in_place)
-
     def _store(self, target: ast.Subscript, node: ast.expr) -> None:
-        if self.is_row(target):
+        if self.is_part(target):
             is_list = isinstance(node, (ast.Tuple, ast.List))
-            self._store_part(target, self.listed(node.elts) if is_list else self.value(node))  # type: ignore[attr-defined]
+            self.store_part(target, self.listed(node.elts) if is_list else self.value(node))  # type: ignore[attr-defined]
             return
         is_item = self.sequence_kind(target.value) is not None
         value = self.number(node, "" if is_item else self.array(target.value).kind.code)
@@ -408,7 +396,7 @@ class Writer(Turns):
         is_literal = is_literal and value.text[6:-1].lstrip("-").isdigit()
         self.assigned(name, kinds.Literal("int") if is_literal else value.kind)
 
-    def store_view(self, name: str, found: Row) -> None:
+    def store_view(self, name: str, found: Elements) -> None:
         """Assign a view of an array to a name."""
         part = found.part
         self.settle()
@@ -418,6 +406,6 @@ class Writer(Turns):
         if part.view is None:
             raise Leaves("a part of an array")
         words = self.words_of(name, part.view)
-        for word, text in zip(words, [*part.keys, part.length], strict=True):
+        for word, text in zip(words, [*part.keys, found.size], strict=True):
             self.put(f"{word} = {text}")
         self.assigned(name, part.view)

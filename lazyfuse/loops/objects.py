@@ -98,8 +98,8 @@ class Objects(Places):
             self.leave(f"{node.id}_set == 0")
         return Held(kind, f"{node.id}_object")
 
-    def is_row(self, node: ast.Subscript) -> bool:
-        return self.sequence_kind(node.value) is None and super().is_row(node)
+    def is_part(self, node: ast.Subscript) -> bool:
+        return self.sequence_kind(node.value) is None and super().is_part(node)
 
     def size(self, held: Held) -> str:
         """How many items a sequence has."""

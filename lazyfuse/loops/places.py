@@ -6,13 +6,28 @@ Owns indices, counted from the end, too, and what is kept of elements that funct
 from __future__ import annotations
 
 import ast
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import ArrayKind
 from lazyfuse.loops.numbers import Numbers
 from lazyfuse.loops.text import LOG, LOGGED, LOGS, Again, Leaves, Maybe
-from lazyfuse.loops.values import BITS, Array, Handle, Known, Number, Part, Place, Row, View
+from lazyfuse.loops.values import (
+    BITS,
+    ONE,
+    ZERO,
+    Array,
+    Elements,
+    Handle,
+    Known,
+    Number,
+    Part,
+    Place,
+    View,
+    total,
+)
 
 
 class Places(Numbers):
@@ -74,10 +89,12 @@ class Places(Numbers):
     def _keys(node: ast.Subscript) -> list[ast.expr]:
         return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
 
-    def is_row(self, node: ast.Subscript) -> bool:
+    def is_part(self, node: ast.Subscript) -> bool:
+        """Whether a subscript is more than an element."""
         keys = self._keys(node)
+        own = [each for each in keys if not _is_new(each)]
         rank = len(self.array(node.value).sizes)
-        return len(keys) < rank or any(isinstance(each, ast.Slice) for each in keys)
+        return len(own) < max(rank, len(keys)) or any(isinstance(x, ast.Slice) for x in own)
 
     @staticmethod
     def names(node: ast.AST) -> set[str]:
@@ -157,7 +174,7 @@ class Places(Numbers):
         self.put(f"{pointer}[{at}] = {text}")
 
     def part(self, node: ast.Subscript) -> Part:
-        """A view of one axis."""
+        """The part of an array that a subscript selects."""
         array = self.array(node.value)
         if isinstance(node.ctx, ast.Store):
             if self.called and not self.is_local(node.value):
@@ -166,27 +183,54 @@ class Places(Numbers):
         return self.part_of(array, self._keys(node))
 
     def part_of(self, array: Array, keys: list[ast.expr]) -> Part:
-        """The part of an array that these keys select, along one axis."""
-        if len(keys) > len(array.sizes):
+        """The part of an array that these keys select; leaves where NumPy would make another layout
+        of what is computed from it.
+        """
+        own = [each for each in keys if not _is_new(each)]
+        rest = len(array.sizes) - len(own)
+        if rest < 0:
             raise Leaves("too many indices")
-        keys = [*keys, *[ast.Slice()] * (len(array.sizes) - len(keys))]
-        places = zip(array.axes, array.sizes, keys, strict=True)
-        slices = [(k, size, key) for k, size, key in places if isinstance(key, ast.Slice)]
-        if len(slices) != 1:
-            raise Leaves("a part of several axes")
-        axis, size, key = slices[0]
-        offset, indices = self._offset(array, keys)
-        made = list(indices)
-        at, count, by = self.bounds(key, size)
-        stride = step = self.stride(array.name, array.kind, axis)
-        if by != "1":
-            step = f"(-{stride})" if by == "-1" else self.temp(f"{stride} * {by}")
-        view = View(array.name, axis) if by == "1" and array.name in self.entry else None
-        made[axis] = self.temp(f"{made[axis]} + {at}") if made[axis] else at
-        if at != "int64(0)":
-            offset = f"{offset} + {at if stride == 'int64(1)' else f'{at} * {stride}'}"
-        first = offset if offset == "int64(0)" else self.temp(offset)
-        return Part(f"{array.name}_p", first, count, step, array.kind.code, view, tuple(made))
+        keys = [*keys, *[ast.Slice()] * rest]
+        offset, made = self._offset(array, own)
+        terms, indices, sizes, steps = [offset], list(made), [], []  # type: list[str], list[str], list[str], list[str]
+        view: View | None = None
+        axes = iter(zip(array.axes, array.sizes, strict=True))
+        for key in keys:
+            if _is_new(key):
+                sizes.append(ONE)
+                steps.append(ZERO)
+                continue
+            axis, size = next(axes)
+            if not isinstance(key, ast.Slice):
+                continue
+            at, count, by = self.bounds(key, size)
+            stride = step = self.stride(array.name, array.kind, axis)
+            if by != "1":
+                step = f"(-{stride})" if by == "-1" else self.temp(f"{stride} * {by}")
+            elif array.name in self.entry:
+                view = View(array.name, axis)
+            indices[axis] = self.temp(f"{indices[axis]} + {at}") if indices[axis] else at
+            if at != ZERO:
+                terms.append(at if stride == ONE else f"{at} * {stride}")
+            sizes.append(count)
+            steps.append(step)
+        if len(sizes) != 1:
+            view = None
+            if any(each[:2] == "(-" for each in steps):
+                raise Leaves("several axes, backwards")
+            strides = [self.stride(array.name, array.kind, axis) for axis in array.axes]
+            for outer, inner in itertools.pairwise(strides):
+                self.leave(f"{outer} < {inner}")
+        offset = total(terms)
+        first = offset if offset == ZERO else self.temp(offset)
+        pointer = f"{array.name}_p"
+        return Part(
+            pointer, first, tuple(sizes), tuple(steps), array.kind.code, view, tuple(indices)
+        )
+
+    def size_of(self, sizes: Sequence[str]) -> str:
+        """How many elements there are."""
+        return sizes[0] if len(sizes) == 1 else self.temp(" * ".join(sizes))
 
     def bounds(self, node: ast.Slice, size: str) -> tuple[str, str, str]:
         """Where a slice begins, how many elements it has, and its step."""
@@ -213,12 +257,14 @@ class Places(Numbers):
             count = f"({count} + {by} - 1) // {by}"
         return ends[0], self.temp(f"{count} if {ends[1]} > {ends[0]} else 0"), by
 
-    def whole(self, part: Part) -> Row:
+    def whole(self, part: Part) -> Elements:
         """The elements of a view."""
-        return Row(
-            part.code,
-            part.length,
-            lambda q: self.loaded(part.pointer, part.at(q), part.code),
+        pointer, code = part.pointer, part.code
+        return Elements(
+            code,
+            part.sizes,
+            self.size_of(part.sizes),
+            lambda places: self.loaded(pointer, part.at(places), code),
             part,
         )
 
@@ -254,3 +300,9 @@ class Places(Numbers):
         if name in self.flagged:
             self.put(f"{name}_set = 1")
         self.kinds[name] = kind
+
+
+def _is_new(key: ast.expr) -> bool:
+    """Whether a key makes an axis of length one."""
+    is_name = isinstance(key, ast.Attribute) and key.attr == "newaxis"
+    return is_name or (isinstance(key, ast.Constant) and key.value is None)

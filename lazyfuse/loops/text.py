@@ -16,7 +16,7 @@ import numpy as np
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import OTHER, UNBOUND, ArrayKind
 from lazyfuse.loops.names import DOTTED, attributes, stored
-from lazyfuse.loops.values import Flat, Grid, Item, Number, Value, View
+from lazyfuse.loops.values import Item, Number, Value, View
 
 PATIENCE = 1 << 20  # turns, with all statements in them, after which signals are looked at
 
@@ -202,10 +202,8 @@ class Text:
     index: Callable[[ast.expr], Number]
     kept_for_good: Callable[[], None]
     number: Callable[..., Number]
-    ufunc: Callable[[np.ufunc, Sequence[Flat]], Flat]
+    ufunc: Callable[[np.ufunc, Sequence[Value]], Value]
     value: Callable[..., Value]
-    is_grid: Callable[[ast.expr], bool]
-    grid: Callable[..., Grid]
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from lazyfuse.loops.calls import Calls
 from lazyfuse.loops.kinds import ArrayKind
 from lazyfuse.loops.names import stored
 from lazyfuse.loops.text import BROKE, FINISHED, Leaves, Refused
-from lazyfuse.loops.values import BITS, Known, Number, Row
+from lazyfuse.loops.values import BITS, Elements, Known, Number
 
 
 class Turns(Calls):
@@ -238,7 +238,7 @@ class Turns(Calls):
             return f"{name}_count", lambda now: Number(
                 f"({name}_start + {now} * {name}_step)", "int", kinds.SMALL + 1
             )
-        if isinstance(kind, ArrayKind) and kind.rank == 2:
+        if isinstance(kind, ArrayKind) and kind.rank > 1:
             array = self.array(node)
             return array.sizes[0], lambda now: self.whole(
                 self.part_of(array, [Known(Number(now, "int", kinds.SMALL))])
@@ -246,11 +246,11 @@ class Turns(Calls):
         if any(isinstance(x, ast.Subscript) for x in ast.walk(node) if x is not node):
             raise Leaves("a loop over what may change")
         row = self.value(node)
-        if not isinstance(row, Row) or row.part is None or row.is_new():
+        if not isinstance(row, Elements) or not row.is_row() or row.is_new():
             raise Leaves("a loop over other than an array")
-        part = row.part
-        return part.length, lambda now: Number(
-            self.temp(row.element(now)), part.code, BITS.get(part.code, 63)
+        code = row.kind
+        return row.size, lambda now: Number(
+            self.temp(row.element((now,))), code, BITS.get(code, 63)
         )
 
     def range(self, node: ast.expr) -> tuple[str, str, str, int]:

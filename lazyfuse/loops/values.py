@@ -1,4 +1,4 @@
-"""What expressions of a loop stand for in its text: numbers, elements, rows, several axes."""
+"""What expressions of a loop stand for in its text: numbers, elements, arrays."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from lazyfuse.loops.kinds import ArrayKind
 
 BITS = {"i1": 8, "u1": 8, "i2": 16, "u2": 16, "i4": 32, "u4": 32}
 """How large integers of these dtypes are."""
+ZERO, ONE = "int64(0)", "int64(1)"
 
 
 class Number(NamedTuple):
@@ -24,22 +25,29 @@ class Number(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A view of one axis of an array: where it begins, how many elements, how far apart."""
+    """A view of an array: where it begins, how long its axes are, how far apart elements are."""
 
     pointer: str
     first: str
-    length: str
-    step: str
+    sizes: tuple[str, ...]
+    steps: tuple[str, ...]
     code: str
     view: View | None = None
     """What a name that holds it would be."""
     keys: tuple[str, ...] = ()
     """The indices that make it; along its own axis, the first element."""
 
-    def at(self, q: str) -> str:
-        """The offset of element q."""
-        step = q if self.step == "int64(1)" else f"{q} * {self.step}"
-        return step if self.first == "int64(0)" else f"{self.first} + {step}"
+    def at(self, places: Sequence[str]) -> str:
+        """The offset of an element."""
+        return total([self.first, *map(times, places, self.steps)])
+
+    def is_ours(self) -> bool:
+        """Whether it lies in working memory."""
+        return not self.pointer.endswith("_p")
+
+    def is_flat(self) -> bool:
+        """Whether its elements lie side by side, as far as the text knows."""
+        return self.steps == side_by_side(self.sizes)
 
 
 class View(NamedTuple):
@@ -72,39 +80,25 @@ class Place(NamedTuple):
     """The element's dtype, or the item's kind."""
 
 
-class Row(NamedTuple):
-    """An expression of parts, element by element."""
+class Elements(NamedTuple):
+    """An array, or an expression of arrays, element by element."""
 
     kind: str
     """Its dtype."""
-    length: str
-    element: Callable[[str], str]
+    sizes: tuple[str, ...]
+    size: str
+    """How many elements it has."""
+    element: Callable[[Sequence[str]], str]
+    """The element with these indices."""
     part: Part | None = None
 
     def is_new(self) -> bool:
         """Whether it is an array of its own, in Python."""
-        return self.part is None or not self.part.pointer.endswith("_p")
+        return self.part is None or self.part.is_ours()
 
-
-class GridPart(NamedTuple):
-    """A view of several axes: where it begins, and how far apart elements are along each."""
-
-    pointer: str
-    first: str
-    steps: tuple[str, ...]
-
-
-class Grid(NamedTuple):
-    """An expression of arrays of several axes, element by element."""
-
-    kind: str
-    sizes: tuple[str, ...]
-    length: str
-    """How many elements it has."""
-    element: Callable[[Sequence[str]], str]
-    part: GridPart | None = None
-    held: Part | None = None
-    """Where its elements lie side by side, if they are in working memory."""
+    def is_row(self) -> bool:
+        """Whether it has one axis."""
+        return len(self.sizes) == 1
 
 
 class Handle(NamedTuple):
@@ -114,8 +108,7 @@ class Handle(NamedTuple):
     words: tuple[str, ...]
 
 
-Flat = Number | Row
-Value = Flat | Grid
+Value = Number | Elements
 Item = Value | Handle | tuple[Any, ...]
 
 
@@ -126,11 +119,18 @@ class Known(ast.expr):
         self.number = number
 
 
-def sizes_of(value: Row | Grid) -> tuple[str, ...]:
-    """The lengths of an array's axes."""
-    return value.sizes if isinstance(value, Grid) else (value.length,)
-
-
-def side_by_side(sizes: Sequence[str]) -> list[str]:
+def side_by_side(sizes: Sequence[str]) -> tuple[str, ...]:
     """How far apart elements are along each axis, of an array that lies as in C."""
-    return [" * ".join(sizes[k + 1 :]) or "int64(1)" for k in range(len(sizes))]
+    return tuple([" * ".join(sizes[k + 1 :]) or ONE for k in range(len(sizes))])
+
+
+def times(place: str, step: str) -> str:
+    """How far an index goes."""
+    if ZERO in (place, step):
+        return ""
+    return place if step == ONE else f"{place} * ({step})"
+
+
+def total(terms: Sequence[str]) -> str:
+    """The sum of what is not zero."""
+    return " + ".join(each for each in terms if each and each != ZERO) or ZERO
