@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import itertools
 import math
 import sys
 from array import array
@@ -295,8 +296,9 @@ class Version:
                 value = own[key] if origin < 0 else held[self.meant.origins[origin]]
             elif how == "view":
                 base = held[kind.base]
-                *keys, count = words[slot : slot + base.ndim + 1]
-                keys[kind.axis] = slice(keys[kind.axis], keys[kind.axis] + count)
+                keys: list[Any] = words[slot : slot + base.ndim]
+                for axis, at in zip(kind.axes, itertools.count(slot + base.ndim)):
+                    keys[axis] = slice(keys[axis], keys[axis] + words[at])
                 value = base[tuple(keys)]
             elif how == "object":  # nothing else has run since the loop looked at it
                 value = ctypes.cast(words[slot], ctypes.py_object).value

@@ -146,8 +146,8 @@ class Expressions(Rows):
             return value._replace(text=self.temp(value.text), tag=tag)
         if isinstance(value, Elements) and value.part is not None and value.part.view is not None:
             keys = tuple([self.temp(each) for each in value.part.keys])
-            part = value.part._replace(sizes=(self.temp(value.size),), keys=keys)
-            return value._replace(sizes=part.sizes, size=part.sizes[0], part=part)
+            part = value.part._replace(sizes=tuple(map(self.temp, value.sizes)), keys=keys)
+            return self.whole(part)
         raise Leaves("a tuple of other than numbers and views")
 
     def of_binop(self, node: ast.BinOp) -> Value:

@@ -406,6 +406,6 @@ class Writer(Turns):
         if part.view is None:
             raise Leaves("a part of an array")
         words = self.words_of(name, part.view)
-        for word, text in zip(words, [*part.keys, found.size], strict=True):
+        for word, text in zip(words, [*part.keys, *found.sizes], strict=True):
             self.put(f"{word} = {text}")
         self.assigned(name, part.view)

@@ -26,6 +26,7 @@ from lazyfuse.loops.values import (
     Part,
     Place,
     View,
+    times,
     total,
 )
 
@@ -34,7 +35,7 @@ class Places(Numbers):
     """Writes where elements are."""
 
     def array(self, node: ast.expr) -> Array:
-        """The array, or the view of an axis, that a name holds."""
+        """The array, or the view, that a name holds."""
         node = self.named(node)
         if isinstance(node, ast.Subscript):
             return self._inner(self.array(node.value), self._keys(node))
@@ -49,15 +50,10 @@ class Places(Numbers):
             words = self.array_words(name, kind)
             return Array(words[0][:-2], kind, axes, "", tuple(words[1 : 1 + kind.rank]), ())
         if isinstance(kind, View):
-            base = self.entry[kind.base]
-            *keys, count = self.words_of(name, kind)
-            terms = [key if k != kind.axis else "" for k, key in enumerate(keys)]
-            first = " + ".join(
-                f"{key} * {self.stride(kind.base, base, k)}" for k, key in enumerate(terms) if key
-            )
-            begin = f"{keys[kind.axis]} * {self.stride(kind.base, base, kind.axis)}"
-            first = f"{first} + {begin}" if first else begin
-            return Array(kind.base, base, (kind.axis,), first, (count,), tuple(keys))
+            base, known = self.entry[kind.base], tuple(self.words_of(name, kind))
+            keys, lengths = known[: base.rank], known[base.rank :]
+            steps = [self.stride(kind.base, base, k) for k in range(base.rank)]
+            return Array(kind.base, base, kind.axes, total(map(times, keys, steps)), lengths, keys)
         raise Leaves("what is no array")
 
     def _inner(self, array: Array, keys: list[ast.expr]) -> Array:
@@ -76,7 +72,8 @@ class Places(Numbers):
         for axis, size, key in zip(array.axes, array.sizes, keys, strict=False):
             if isinstance(key, ast.Slice):
                 continue
-            made[axis] = at = self.inside(key, size)
+            at = self.inside(key, size)
+            made[axis] = self.temp(f"{made[axis]} + {at}") if made[axis] else at
             stride = self.stride(array.name, array.kind, axis)
             if at != "int64(0)":
                 terms.append(at if stride == "int64(1)" else f"{at} * {stride}")
@@ -193,12 +190,13 @@ class Places(Numbers):
         keys = [*keys, *[ast.Slice()] * rest]
         offset, made = self._offset(array, own)
         terms, indices, sizes, steps = [offset], list(made), [], []  # type: list[str], list[str], list[str], list[str]
-        view: View | None = None
+        view = View(array.name, ()) if array.name in self.entry else None
         axes = iter(zip(array.axes, array.sizes, strict=True))
         for key in keys:
             if _is_new(key):
                 sizes.append(ONE)
                 steps.append(ZERO)
+                view = None
                 continue
             axis, size = next(axes)
             if not isinstance(key, ast.Slice):
@@ -207,15 +205,14 @@ class Places(Numbers):
             stride = step = self.stride(array.name, array.kind, axis)
             if by != "1":
                 step = f"(-{stride})" if by == "-1" else self.temp(f"{stride} * {by}")
-            elif array.name in self.entry:
-                view = View(array.name, axis)
+                view = None
+            view = view and View(view.base, (*view.axes, axis))
             indices[axis] = self.temp(f"{indices[axis]} + {at}") if indices[axis] else at
             if at != ZERO:
                 terms.append(at if stride == ONE else f"{at} * {stride}")
             sizes.append(count)
             steps.append(step)
         if len(sizes) != 1:
-            view = None
             if any(each[:2] == "(-" for each in steps):
                 raise Leaves("several axes, backwards")
             strides = [self.stride(array.name, array.kind, axis) for axis in array.axes]

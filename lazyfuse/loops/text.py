@@ -271,10 +271,10 @@ class Text:
         return found
 
     def words_of(self, name: str, view: View) -> list[str]:
-        """The variables of a name that holds a view: the indices that made it, and its length."""
+        """The variables of a name that holds a view: the indices that make it, and its lengths."""
         rank = self.entry[view.base].rank
-        own = f"{name}_of_{view.base}{view.axis}"
-        return [*[f"{own}_k{axis}" for axis in range(rank)], f"{own}_n"]
+        own = "_".join([name, "of", view.base, *map(str, view.axes)])
+        return [f"{own}_k{k}" for k in range(rank)] + [f"{own}_n{k}" for k in view.axes]
 
     def named(self, node: ast.expr) -> ast.expr:
         """An attribute that was read at entry is a name."""

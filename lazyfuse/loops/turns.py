@@ -15,7 +15,7 @@ from lazyfuse.loops.calls import Calls
 from lazyfuse.loops.kinds import ArrayKind
 from lazyfuse.loops.names import stored
 from lazyfuse.loops.text import BROKE, FINISHED, Leaves, Refused
-from lazyfuse.loops.values import BITS, Elements, Known, Number
+from lazyfuse.loops.values import BITS, Elements, Known, Number, View
 
 
 class Turns(Calls):
@@ -238,8 +238,8 @@ class Turns(Calls):
             return f"{name}_count", lambda now: Number(
                 f"({name}_start + {now} * {name}_step)", "int", kinds.SMALL + 1
             )
-        if isinstance(kind, ArrayKind) and kind.rank > 1:
-            array = self.array(node)
+        array = self.array(node) if isinstance(kind, (ArrayKind, View)) else None
+        if array is not None and len(array.sizes) > 1:
             return array.sizes[0], lambda now: self.whole(
                 self.part_of(array, [Known(Number(now, "int", kinds.SMALL))])
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from lazyfuse.loops.kinds import ArrayKind
@@ -35,7 +35,7 @@ class Part(NamedTuple):
     view: View | None = None
     """What a name that holds it would be."""
     keys: tuple[str, ...] = ()
-    """The indices that make it; along its own axis, the first element."""
+    """The indices that make it; along its own axes, the first element."""
 
     def at(self, places: Sequence[str]) -> str:
         """The offset of an element."""
@@ -51,14 +51,14 @@ class Part(NamedTuple):
 
 
 class View(NamedTuple):
-    """The kind of a name that the loop gives a part of an array along one axis."""
+    """The kind of a name that the loop gives a part of an array along these axes."""
 
     base: str
-    axis: int
+    axes: tuple[int, ...]
 
 
 class Array(NamedTuple):
-    """An array, or a view of one axis, that a name holds."""
+    """An array, or a view, that a name holds."""
 
     name: str
     kind: ArrayKind
@@ -66,7 +66,7 @@ class Array(NamedTuple):
     first: str
     sizes: tuple[str, ...]
     keys: tuple[str, ...]
-    """Of a view: the indices that made it."""
+    """Of a view: the indices that make it; along its own axes, the first element."""
 
 
 class Place(NamedTuple):
@@ -131,6 +131,6 @@ def times(place: str, step: str) -> str:
     return place if step == ONE else f"{place} * ({step})"
 
 
-def total(terms: Sequence[str]) -> str:
+def total(terms: Iterable[str]) -> str:
     """The sum of what is not zero."""
     return " + ".join(each for each in terms if each and each != ZERO) or ZERO

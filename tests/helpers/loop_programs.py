@@ -188,6 +188,10 @@ STATEMENTS = [
     "if len(row) < 14: row.append(s)", "s += int(text[<X>])", "s += mask[<X>]",
     "x = mask[<X>] * <F>", "d = <N> - mask[<X>]", "L[<X>], L[<X>] = L[<X>], L[<X>]",
     "x = whole[<X>]", "x = out[-1]",
+    "t6 = A[1:4, 2:5]", "t6 = B[<X>:, :4]", "t6 = t6[:2, 1:]", "t6[:] = <F>", "t6 += <F>",
+    "x3 = t6[1, 0]", "r = t6[-1]", "x3 = (t6 * t6).sum()", "A[:2, :2] = t6[:2, :2]", "t6[0] *= w[0]",
+    "t7 = K[<X>]", "t7 = K[:, 1]", "t7[1] = <I>", "q[:3] = t7[0, :3]", "t7[<X>, :2] += q[:2]",
+    "t6, A = A, t6", "t6 = A", "t2 = tabled(np, <F>, 3)", "t2 = tabled(np, x, k)", "s = t7[1, <X>]",
     "swap(mask, <X>, <X>)", "v[:k] = np.where(w[:k] > <F>, v[:k], <F>)",
 ]  # fmt: skip
 RARE = ("raise ", "assert ", "print_", "x = <I>", "s = <F>")
@@ -203,7 +207,7 @@ HEADS = [
     "for x in L:", "for ib in M:", "for V, ib in enumerate(M):", "for b, ib in zip(L, raw):",
     "for letter in text:", "for V, letter in enumerate(text):", "for ib in raw:", "for ib in row:",
     "for row in T:", "for ib in T[<X>]:", "for b in P:", "for x in odd:",
-    "for ib in (s, big, <I>):",
+    "for ib in (s, big, <I>):", "for t7 in K:", "for r in t6:", "for V, t7 in enumerate(K):",
     "for V in range(m):", "for V in range(<E>):",
     "while s < <I> and GUARD < 40:", "while GUARD < 30:", "for V in range(0, <I> % 6, 1):",
 ]  # fmt: skip
@@ -277,6 +281,11 @@ def raised(v, i, by):
     v[-i] = v[i + 1] * by
 def turn(x, y):
     return x * 0.5 - y, x + y * 0.25
+def tabled(np, x, n):
+    made = np.zeros((n, 3))
+    made[1:] += x
+    made[0, 1] = n
+    return made
 class Box:
     n = 3
     def __init__(self, a):
@@ -286,6 +295,7 @@ def program(np, math, data, lists, seen, print_, big):
     o = Box(o)
     z1, z2, out, whole = 0j, 1 + 0.5j, [], []
     r, e2, r2, t2 = v, e, w, A[2:5, 1:4] * 2.0
+    t6, t7 = A[1:4, 1:4], K[1]
     t3, t4, t5 = D[2:5, 1:4] + 1, S[:3, :3] * 2, U[:3, :3] + U[3:6, 3:6]
     L, M, T, P, odd, raw, text = lists
     row, letter = T[1], "b"
@@ -328,6 +338,8 @@ NAMES = [
     "t3",
     "t4",
     "t5",
+    "t6",
+    "t7",
     "r3",
     "mask",
     "L",

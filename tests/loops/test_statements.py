@@ -30,6 +30,7 @@ POINTS = RNG.normal(size=(20, 3))
 PAIRS = RNG.integers(0, 20, (40, 2))
 IMAGE = RNG.integers(0, 255, (20, 3)).astype("u1")
 MORE = [POINTS, PAIRS, IMAGE]
+WIDER = ("unpacked", "recursion", "several axes", "views of several axes")
 
 PROGRAMS = {
     "items": """
@@ -416,6 +417,35 @@ PROGRAMS = {
                 A[k:, k:] = A[: -k or None, : -k or None] * abs(a[k])
             return s, n, path, A, B, cube, old, new, out, image, turned, both, both.strides
     """,
+    "views of several axes": """
+        def table(x, n):
+            made = np.zeros((n, 3))
+            made[1:] += x
+            made[0, 1] = n
+            return made
+        def f(a, b, A, points, pairs, image):
+            s = 0.0
+            cube = np.arange(120.0).reshape(4, 5, 6) * a[0]
+            for plane in cube:  # compiled
+                plane[1:, 0] *= 0.5
+                for row in plane:
+                    s += row[1] - row.sum()
+                part = plane[1:4, 2:]
+                last = plane[-1]
+            for k in range(5):  # compiled
+                block = A[k:k + 3, 2:5]
+                block += block[1] * 0.25
+                inner = block[1:, :2]
+                inner[0, k % 2] = k
+                edge = inner[:, 0]
+                s += edge[1] + inner[-1, -1]
+                both = block[0, 0] + inner[0, 0]
+            for k in range(2, 6):  # compiled
+                made = table(a[k], k)
+                A[:k, :3] -= made[:k] * 0.125
+                a[:3] = np.array([s])
+            return s, cube, A, a, plane, part, last, block, inner, edge, both, made, row
+    """,
     "recursion": """
         def grown(x):
             y = x * x * x
@@ -528,7 +558,7 @@ def test_programs_leave_what_python_leaves(name: str, ours: bool) -> None:
         V,
         P,
         A,
-        *{"complex": [C], "unpacked": MORE, "recursion": MORE, "several axes": MORE}.get(name, []),
+        *({"complex": [C]} | dict.fromkeys(WIDER, MORE)).get(name, []),
     ]
     expected = run(text, False, given)
     before = len(take_over.loops)
