@@ -165,12 +165,19 @@ class Memory:
         """Note such names of a text."""
         for each in ast.walk(tree):
             if isinstance(each, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and each.value:
-                parts = each.value.elts if isinstance(each.value, ast.Tuple) else [each.value]
-                names = {x.id for x in parts if isinstance(x, ast.Name)}
+                names = _held(each.value)
                 if names:
                     targets = each.targets if isinstance(each, ast.Assign) else [each.target]
-                    names |= {x.id for t in targets for x in ast.walk(t) if isinstance(x, ast.Name)}
-                    self.aliased |= names
+                    self.aliased |= names.union(*map(_held, targets))
+
+
+def _held(node: ast.expr) -> set[str]:
+    """The names and attributes that an expression, or each part of a tuple, is."""
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return set().union(*map(_held, node.elts))
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return {DOTTED.format(node.value.id, node.attr)}
+    return {node.id} if isinstance(node, ast.Name) else set()
 
 
 class Looped(NamedTuple):

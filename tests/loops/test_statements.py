@@ -370,11 +370,20 @@ PROGRAMS = {
                 for i in range(len(self.x)):  # compiled
                     self.s += self.x[i]
                 return self.s
+            def renewed(self):
+                r, s = self.v, 0.0
+                for i in range(30):  # compiled
+                    self.v = self.v + i
+                    r = self.v
+                    self.v = self.x * 0.5
+                    s += r[0] - self.v[1]
+                    r[0] += 1.0
+                return s, r
         def f(a, b, A):
             made = Simulation(30)
             for k in range(5):
                 made.step()
-            return made.x, made.v, made.total(), made.s, made.trace
+            return made.renewed(), made.v, made.x, made.v, made.total(), made.s, made.trace
     """,
     "several axes": """
         def f(a, b, A, points, pairs, image):
