@@ -25,10 +25,14 @@ class Arrays(Objects):
     """Writes what computes and stores elements."""
 
     def elements(
-        self, code: str, sizes: tuple[str, ...], element: Callable[[Sequence[str]], str]
+        self,
+        code: str,
+        sizes: tuple[str, ...],
+        element: Callable[[Sequence[str]], str],
+        warns: bool = False,
     ) -> Elements:
         """What is computed from arrays."""
-        return Elements(code, sizes, self.size_of(sizes), element)
+        return Elements(code, sizes, self.size_of(sizes), element, warns=warns)
 
     def broadcast(self, values: Sequence[Value]) -> tuple[str, ...]:
         """The lengths of the axes of what is computed from values; none for numbers alone."""
@@ -46,17 +50,14 @@ class Arrays(Objects):
     def spread(self, value: Elements, sizes: tuple[str, ...]) -> Elements:
         """A value, broadcast to these sizes."""
         own, element = value.sizes, value.element
-        if own == sizes:
+        if own == sizes or (len(own) == len(sizes) and ONE not in own):  # as long, by other names
             return value
-        if len(own) == len(sizes) and ONE not in own:  # as long, by other names
-            part = value.part and value.part._replace(sizes=sizes)
-            return value._replace(sizes=sizes, size=self.size_of(sizes), part=part)
 
         def one(places: Sequence[str]) -> str:
             last = places[len(sizes) - len(own) :]
             return element([ZERO if n == ONE else q for n, q in zip(own, last, strict=True)])
 
-        return self.elements(value.kind, sizes, one)
+        return self.elements(value.kind, sizes, one, value.warns)
 
     @staticmethod
     def common(*values: Value) -> str:
@@ -98,7 +99,13 @@ class Arrays(Objects):
         return lambda places: held
 
     def by_element(
-        self, code: str, operands: str, given: Sequence[Value], form: str, test: Value | None = None
+        self,
+        code: str,
+        operands: str,
+        given: Sequence[Value],
+        form: str,
+        test: Elements | None = None,
+        warns: bool = False,
     ) -> Elements:
         """An array of type `code`: what the form makes of two operands of type `operands`, and of
         the element of a test.
@@ -106,10 +113,20 @@ class Arrays(Objects):
         tests = [] if test is None else [test]
         sizes = self.broadcast([*tests, *given])
         makers = [self.as_code(each, operands, sizes) for each in given]
-        makers += [self.spread(each, sizes).element for each in tests]  # type: ignore[arg-type]
+        makers += [self.spread(each, sizes).element for each in tests]
+        warns = warns or any(isinstance(x, Elements) and x.warns for x in (*tests, *given))
         return self.elements(
-            code, sizes, lambda places: form.format(*[each(places) for each in makers])
+            code, sizes, lambda places: form.format(*[each(places) for each in makers]), warns
         )
+
+    @contextmanager
+    def watching(self, warns: bool) -> Iterator[None]:
+        """Where elements are computed; leaves where NumPy would warn."""
+        if warns:
+            self.put("clear_flags()")
+        yield
+        if warns:
+            self.leave("(test_flags() & 11) != 0")
 
     def room(self, count: str, code: str = "f8") -> str:
         """Working memory for so many elements of a type, until the statement ends."""
@@ -147,16 +164,15 @@ class Arrays(Objects):
         code = code or row.kind
         memory = self.room(row.size, code)
         self.put(f"patience = patience + {row.size}")
-        self.put("clear_flags()")
-        with self.places(row.sizes) as (places, at):  # nothing else lies in working memory
+        warns = row.warns or code != row.kind
+        # nothing else lies in working memory
+        with self.watching(warns), self.places(row.sizes) as (places, at):
             element = row.element(places)
             if code != row.kind:
                 element = self.fitted(f"float64({element})" if code[0] == "f" else element, code)
             if code not in kinds.WIDE:
                 element = f"{kinds.CASTS[code]}({element})"
             self.put(f"{memory}[{at}] = {element}")
-        if code[0] in "fc" or row.kind[0] == "f":
-            self.leave("(test_flags() & 11) != 0")
         return self.in_memory(memory, row.sizes, code)
 
     def copied(self, source: Part, target: Part) -> None:

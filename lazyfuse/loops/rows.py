@@ -172,7 +172,7 @@ class Rows(Ufuncs):
         """How many truth values hold, or whether any, or all do."""
         count = self.temp("int64(0)")
         self.put(f"patience = patience + {row.size}")
-        with self.each(row.size, is_alone=False) as q:
+        with self.watching(row.warns), self.each(row.size, is_alone=False) as q:
             self.put(f"{count} = {count} + (1 if {row.element((q,))} else 0)")
         if name == "sum":
             return Number(count, "i8", kinds.SMALL)

@@ -101,7 +101,8 @@ class Turns(Calls):
             start, stop, step, by = self.range(node.iter)
             begin, count = start, stop
         else:
-            assigned = {name for each in node.body for name in stored(each)}
+            # Python takes what is left of it from the same expression
+            assigned = {name for each in (node.target, *node.body) for name in stored(each)}
             if assigned & self.names(node.iter):
                 raise Leaves("a loop over what it assigns")
             count, item = self.items(node.iter)

@@ -141,7 +141,8 @@ class Ufuncs(Arrays):
             code = "f8"
         if code[0] == "f" and sign not in "+-*/":
             raise Leaves("an operator of arrays of floats")
-        return self.by_element(code, code, given, self.fitted(f"({{}} {sign} {{}})", code))
+        form = self.fitted(f"({{}} {sign} {{}})", code)
+        return self.by_element(code, code, given, form, warns=code[0] == "f")
 
     def negative(self, value: Elements) -> Value:
         """`-value`."""
@@ -165,7 +166,9 @@ class Ufuncs(Arrays):
             raise Leaves("an outer product")
         assert isinstance(a, Elements)
         element = a.element
-        left = Elements(a.kind, (a.size, ONE), a.size, lambda places: element(places[:1]))
+        left = a._replace(
+            sizes=(a.size, ONE), element=lambda places: element(places[:1]), part=None
+        )
         return self.of_arrays(_OUTER[function](), left, b)
 
     def ufunc(self, function: np.ufunc, values: Sequence[Value]) -> Value:

@@ -91,6 +91,8 @@ class Elements(NamedTuple):
     element: Callable[[Sequence[str]], str]
     """The element with these indices."""
     part: Part | None = None
+    warns: bool = False
+    """Whether its elements are computed by operations of which NumPy may warn."""
 
     def is_new(self) -> bool:
         """Whether it is an array of its own, in Python."""

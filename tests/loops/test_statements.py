@@ -43,6 +43,12 @@ PROGRAMS = {
                 s -= x * y + i
             for x, y in zip(a, b[5:]):  # compiled
                 t = max(t, y)
+            for k in range(9):
+                j = 6
+                for j in reversed(range(j)):
+                    s = s * 0.5 + j
+                    if j == 3:
+                        print_ = str(s)
             for k in reversed(range(10, 40, 3)):  # compiled
                 t = t * 2 % 1001 + k
             for x in reversed(a):  # compiled

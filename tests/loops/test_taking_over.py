@@ -104,6 +104,21 @@ def test_a_warning_has_its_line() -> None:
     assert np.isinf(v[2:]).all()
 
 
+def test_a_comparison_has_the_warnings_of_what_it_compares() -> None:
+    scope = made("""
+        def count(v, w):
+            n = 0
+            for i in range(9):
+                n += (v / w[i] < 1.0).sum()
+            return n
+    """)
+    v, w = np.ones(4), np.arange(9.0)[::-1] - 2.0
+    with pytest.warns(RuntimeWarning, match="divide by zero encountered in divide") as told:
+        assert scope["count"](v, w) == 28
+    assert [each.lineno for each in told] == [5]
+    assert of_loop(4).compiled_turns > 5
+
+
 def test_functions_that_are_replaced_are_seen() -> None:
     scope = made("""
         def weigh(x):
