@@ -523,7 +523,9 @@ class Program:
                     step = step.tb_next
         memory = [_bytes(numpy.asarray(each)) for each in data[:17]]
         names = {name: _told(value) for name, value in seen.items()}
-        told = [(str(each.message), each.lineno) for each in caught]
+        # a line of another file is NumPy's, or lazyfuse's in its place
+        lines = [each.lineno if each.filename.startswith("<loops") else 0 for each in caught]
+        told = [(str(each.message), line) for each, line in zip(caught, lines, strict=True)]
         return names, error, trace, memory, told, printed
 
 
