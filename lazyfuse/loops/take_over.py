@@ -98,7 +98,7 @@ class Loop:
     """A loop of the program's text."""
 
     __slots__ = (
-        "compiled_seconds", "compiled_turns", "entered", "forever", "is_dead", "items", "kind",
+        "asked", "compiled_seconds", "compiled_turns", "entered", "forever", "is_dead", "items", "kind",
         "latest", "left", "missed", "names", "no_name", "node", "on", "path", "paths", "ready",
         "refused", "seconds", "skips", "stored", "strange", "tick", "turns", "unbound", "versions",
         "written",
@@ -118,6 +118,7 @@ class Loop:
         self.unbound = UNBOUND
         self.no_name = NameError
         self.seconds = self.compiled_seconds = 0.0
+        self.asked = 0.0  # seconds after which it is asked for again
         self.turns = self.compiled_turns = self.left = self.entered = 0
         self.strange = self.missed = 0
         self.versions: dict[Any, Version | None] = {}  # None: refused
@@ -279,7 +280,7 @@ class Run:
             short.on = not short.is_dead
         if loop.is_dead or self._whole or self.at == self.count:
             return False
-        return loop.ready or loop.seconds > HOT
+        return loop.ready or loop.seconds > max(HOT, loop.asked)
 
     def run(self, values: Any) -> Exit | None:
         """Run the compiled loop; None if there is none (yet)."""
@@ -373,6 +374,7 @@ class Run:
             why = version.why_never()
             if why:
                 loop.give_up(f"does not compile: {why}")
+            loop.asked = loop.seconds + _PART
             return None
         loop.ready, loop.latest = True, version
         return version, held
