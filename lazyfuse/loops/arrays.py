@@ -168,6 +168,8 @@ class Arrays(Objects):
         # nothing else lies in working memory
         with self.watching(warns), self.places(row.sizes) as (places, at):
             element = row.element(places)
+            if row.kind == "b1" != code:
+                element = f"int64(1 if {element} else 0)"
             if code != row.kind:
                 element = self.fitted(f"float64({element})" if code[0] == "f" else element, code)
             if code not in kinds.WIDE:
@@ -178,10 +180,13 @@ class Arrays(Objects):
     def copied(self, source: Part, target: Part) -> None:
         """Write elements that are in working memory."""
         with self.places(target.sizes) as (places, _):
-            element = f"{source.pointer}[{source.at(places)}]"
-            if target.code not in kinds.WIDE:
-                element = f"{kinds.CASTS[target.code]}({element})"
-            self.put(f"{target.pointer}[{target.at(places)}] = {element}")
+            self.put(f"{target.pointer}[{target.at(places)}] = {self.as_stored(source, places)}")
+
+    @staticmethod
+    def as_stored(source: Part, places: Sequence[str]) -> str:
+        """An element that is in working memory, as it is stored in an array of its type."""
+        element = f"{source.pointer}[{source.at(places)}]"
+        return element if source.code in kinds.WIDE else f"{kinds.CASTS[source.code]}({element})"
 
     def flat(self, value: Elements, code: str = "") -> Part:
         """Elements side by side in working memory: where they are there already, no copy."""
@@ -220,7 +225,7 @@ class Arrays(Objects):
     @staticmethod
     def check_stored(code: str, kind: str, in_place: bool) -> None:
         """Whether elements of one type may be stored as those of another."""
-        if {"b1", "c16"} & {code, kind} and code != kind:
+        if code != kind and (code == "b1" or "c16" in (code, kind)):
             raise Leaves("an assignment between types")
         if code[0] != "f" and kind[0] == "f":
             raise Leaves("an assignment of floats to integers")
@@ -241,10 +246,14 @@ class Arrays(Objects):
                 self.put(f"{part.pointer}[{part.at(places)}] = {value}")
             return
         self.check_stored(part.code, found.kind, in_place)
+        self.fits(found, part.sizes)
+        self.copied(self.flat(self.spread(found, part.sizes), part.code), part)
+
+    def fits(self, found: Elements, sizes: tuple[str, ...]) -> None:
+        """Leave where an array does not fit a part of these sizes."""
         own = found.sizes
-        if len(own) > len(part.sizes):
+        if len(own) > len(sizes):
             raise Leaves("an assignment of more axes")
-        for have, want in zip(own, part.sizes[len(part.sizes) - len(own) :], strict=True):
+        for have, want in zip(own, sizes[len(sizes) - len(own) :], strict=True):
             if have not in (want, ONE):
                 self.leave(f"{have} != {want}")
-        self.copied(self.flat(self.spread(found, part.sizes), part.code), part)

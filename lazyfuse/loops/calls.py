@@ -40,10 +40,19 @@ class Calls(Callees):
             if len(node.args) == 2 and not node.keywords and _hashes(function):
                 return self.outer(THEIRS.get(function, function), [*map(self.value, node.args)])
         function = self.object(node.func)
+        axis = _axis(node, 0 if function is None else 1)
+        if axis is not None and function is None:
+            return self.along(node.func.attr, self._array(node.func.value), axis)  # type: ignore[attr-defined]
         if function is None or any(isinstance(each, ast.Starred) for each in node.args):
             raise Leaves("a call")
         original = function
         function = THEIRS.get(function, function) if _hashes(function) else function
+        if axis is not None and _hashes(function) and function in _REDUCTIONS:
+            return self.along(_REDUCTIONS[function], self._array(node.args[0]), axis)
+        if axis is not None and function is np.linalg.norm:
+            found = self._array(node.args[0])
+            squares = self.of_arrays(ast.Mult(), found, found)
+            return self.ufunc(np.sqrt, [self.along("sum", squares, axis)])  # type: ignore[arg-type]
         if _hashes(function) and function in _FILLED:
             self.note_maker(original)
             return self._filled(node, _FILLED[function])
@@ -101,6 +110,12 @@ class Calls(Callees):
             self.note_maker(original)
             return self.ufunc(function, given)
         raise Leaves("a function")
+
+    def _array(self, node: ast.expr) -> Elements:
+        found = self.value(node)
+        if not isinstance(found, Elements):
+            raise Leaves("a number")
+        return found
 
     def _of_letter(self, function: Any, letter: Letter) -> Number:
         """`ord(letter)`, or `int(letter)` of a digit."""
@@ -216,6 +231,20 @@ class Calls(Callees):
                 self.put(f"{tag} = {each.tag} if {better} else {tag}")
             self.put(f"{result} = {held} if {better} else {result}")
         return Number(result, kind, max(each.bits for each in values), tag)
+
+
+def _axis(node: ast.Call, first: int) -> int | None:
+    """The axis that a reduction is told, behind so many arguments; None if there is none."""
+    given = [*node.args[first:], *[each.value for each in node.keywords if each.arg == "axis"]]
+    if len(given) != 1 or len(node.args) + len(node.keywords) != first + 1:
+        return None
+    if not isinstance(node.func, ast.Attribute):
+        return None
+    try:
+        axis = ast.literal_eval(given[0])
+    except ValueError:
+        return None
+    return axis if type(axis) is int else None
 
 
 def _hashes(function: Any) -> bool:

@@ -252,7 +252,10 @@ class Expressions(Rows):
         return Number(self.temp(" & ".join(f"({x})" for x in found)), "bool")
 
     def is_array(self, node: ast.expr) -> bool:
+        """Whether an expression is the name of an array."""
+        node = self.named(node)
         kind = self.kinds.get(node.id) if isinstance(node, ast.Name) else None
+        kind = kind.kind if isinstance(kind, Maybe) else kind
         return isinstance(kind, (ArrayKind, View))
 
     def of_boolop(self, node: ast.BoolOp) -> Value:

@@ -246,5 +246,7 @@ def attribute(owner: Any, name: str, is_written: bool) -> Any:
     return getattr(owner, "__dict__", {}).get(name, of_class)
 
 
-_OBJECTS = {FunctionType, BuiltinFunctionType, np.ufunc, OURS[np.ufunc]}
+UFUNCS = (np.ufunc, OURS[np.ufunc])
+"""The types of NumPy's functions by element, and of ours."""
+_OBJECTS = {FunctionType, BuiltinFunctionType, *UFUNCS}
 """What is known by its identity, beside modules and types."""

@@ -362,10 +362,11 @@ class Writer(Turns):
             return
         if not isinstance(node.target, ast.Subscript):
             raise Leaves("a target")
-        if self.is_part(node.target):
+        picks = self.sequence_kind(node.target.value) is None and self.picks(node.target.slice)
+        if picks or self.is_part(node.target):
             part = self.subscript(node.target)
             made = self.of_arrays(node.op, part, self.value(node.value))
-            self.store_part(node.target, made, in_place=True)
+            (self.scatter if picks else self.store_part)(node.target, made, in_place=True)
             return
         place = self.place(node.target)
         place = place._replace(at=self.temp(place.at))
@@ -375,11 +376,13 @@ class Writer(Turns):
         self.store_element(place, kept)
 
     def _store(self, target: ast.Subscript, node: ast.expr) -> None:
-        if self.is_part(target):
-            is_list = isinstance(node, (ast.Tuple, ast.List))
-            self.store_part(target, self.listed(node.elts) if is_list else self.value(node))  # type: ignore[attr-defined]
-            return
         is_item = self.sequence_kind(target.value) is not None
+        picks = not is_item and self.picks(target.slice)
+        if picks or self.is_part(target):
+            is_list = isinstance(node, (ast.Tuple, ast.List))
+            found = self.listed(node.elts) if is_list else self.value(node)  # type: ignore[attr-defined]
+            (self.scatter if picks else self.store_part)(target, found)
+            return
         value = self.number(node, "" if is_item else self.array(target.value).kind.code)
         value = value._replace(text=self.temp(value.text))
         place = self.place(target)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from lazyfuse.loops import kinds
-from lazyfuse.loops.kinds import ArrayKind
 from lazyfuse.loops.objects import Held, Letter
-from lazyfuse.loops.text import Leaves, Maybe
+from lazyfuse.loops.text import Leaves
 from lazyfuse.loops.ufuncs import Ufuncs
 from lazyfuse.loops.values import (
     BITS,
     ONE,
+    ZERO,
     Array,
     Elements,
     Number,
     Part,
     Value,
-    View,
     side_by_side,
 )
 
@@ -40,43 +40,99 @@ class Rows(Ufuncs):
         return self.subscript(node)
 
     def subscript(self, node: ast.Subscript) -> Value:
-        if isinstance(node.slice, (ast.Name, ast.Compare, ast.Call)):
-            kind = self.kinds.get(node.slice.id) if isinstance(node.slice, ast.Name) else None
-            kind = kind.kind if isinstance(kind, Maybe) else kind
-            if isinstance(kind, (View, ArrayKind)) or self._compares_rows(node.slice):
-                return self.gathered(self.array(node.value), self.value(node.slice))
+        if isinstance(node.value, (ast.Call, ast.BinOp)):
+            return self._element_of(self.value(node.value), node.slice)
+        if self.picks(node.slice):
+            return self._gathered(self.array(node.value), self._picked(node))
         if self.is_part(node):
             return self.whole(self.part(node))
         return self.element(self.place(node))
 
-    def _compares_rows(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Compare) and any(
-            isinstance(self.kinds.get(name), (View, ArrayKind)) for name in self.names(node)
-        )
+    def _element_of(self, found: Value, key: ast.expr) -> Number:
+        """An element of what has been computed."""
+        if not isinstance(found, Elements) or not found.is_row() or self.picks(key):
+            raise Leaves("a part of an expression")
+        code, row = found.kind, self.whole(self.flat(found))
+        text = self.temp(row.element((self.inside(key, found.size),)))
+        return Number(text, code, BITS.get(code, 63))
 
-    def gathered(self, array: Array, places: Value) -> Elements:
-        """`array[places]`: a new array."""
-        is_row = isinstance(places, Elements) and places.is_row() and len(array.sizes) == 1
-        if not is_row or places.kind[0] not in "biu":
+    def picks(self, key: ast.expr) -> bool:
+        """Whether an index is an array."""
+        if isinstance(key, (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call)):
+            if isinstance(key, ast.Call) and type(self.object(key.func)) not in kinds.UFUNCS:
+                return False
+            return any(self.picks(each) for each in ast.iter_child_nodes(key))  # type: ignore[arg-type]
+        if isinstance(key, ast.Subscript):
+            return self.sequence_kind(key.value) is None and self.is_part(key)
+        return isinstance(key, ast.List) or self.is_array(key)
+
+    def _picked(self, node: ast.Subscript) -> Elements:
+        key = node.slice
+        found = self.listed(key.elts) if isinstance(key, ast.List) else self.value(key)
+        if not isinstance(found, Elements) or not found.is_row() or found.kind[0] not in "biu":
             raise Leaves("an index of this type")
-        assert isinstance(places, Elements)
-        part = self.part_of(array, [ast.Slice()])
-        if places.kind == "b1":
-            return self._selected(part, places)
-        size, bad = array.sizes[0], self.temp("0")
+        return found
+
+    def _inside_all(self, places: Elements, size: str) -> None:
+        """Leave where one of several indices is out of range."""
+        bad = self.temp("int64(0)")
         with self.each(places.size, is_alone=False) as q:
             at = places.element((q,))
             self.put(f"{bad} = 1 if ({at} < -{size}) | ({at} >= {size}) else {bad}")
         self.leave(f"{bad} != 0")
-        one = self.whole(part).element
 
-        def element(at: str) -> str:
-            return one((f"({at} + {size} if {at} < 0 else {at})",))
+    def _gathered(self, array: Array, places: Elements) -> Elements:
+        """`array[places]`: a new array."""
+        part = self.part_of(array, [])
+        if places.kind == "b1":
+            return self._selected(part, places)
+        size, one, index = array.sizes[0], self.whole(part).element, places.element
+        self._inside_all(places, size)
 
-        return self.elements(part.code, places.sizes, lambda found: element(places.element(found)))
+        def element(found: Sequence[str]) -> str:
+            at = index(found[:1])
+            return one([f"({at} + {size} if {at} < 0 else {at})", *found[1:]])
+
+        return self.elements(part.code, (*places.sizes, *part.sizes[1:]), element)
+
+    def scatter(self, target: ast.Subscript, found: Value, in_place: bool = False) -> None:
+        """`array[places] = found`: elements, or rows."""
+        places = self._picked(target)
+        part = self.part(ast.Subscript(target.value, ast.Slice(), ast.Store()))
+        index = self.whole(self.flat(places))
+        count, rest, size = places.size, part.sizes[1:], part.sizes[0]
+        if places.kind == "b1":
+            if rest:
+                raise Leaves("a mask of rows")
+            self.leave(f"{count} != {size}")
+            count = self._counted("sum", index).text
+        else:
+            self._inside_all(index, size)
+        if isinstance(found, Number):
+            value, held = self.temp(self.as_element(found, part.code)), None
+        else:
+            self.check_stored(part.code, found.kind, in_place)
+            self.fits(found, (count, *rest))
+            value, held = "", self.flat(self.spread(found, (count, *rest)), part.code)
+        self.settle()
+        last = self.temp("int64(0)")
+        with self.places((places.size, *rest), is_alone=False) as ((q, *more), _):
+            at = index.element((q,))
+            at = q if places.kind == "b1" else self.temp(f"({at} + {size} if {at} < 0 else {at})")
+            source = last if places.kind == "b1" else q
+            text = f"{part.pointer}[{part.at((at, *more))}] = "
+            text += value if held is None else self.as_stored(held, (source, *more))
+            if places.kind != "b1":
+                self.put(text)
+                return
+            with self.under(f"if {index.element((q,))}:"):
+                self.put(text)
+                self.put(f"{last} = {last} + 1")
 
     def _selected(self, part: Part, mask: Elements) -> Elements:
         """`array[mask]`: a new array."""
+        if len(part.sizes) > 1:
+            raise Leaves("a mask of rows")
         size = part.sizes[0]
         self.leave(f"{mask.size} != {size}")
         held = self.room(mask.size, part.code)
@@ -158,6 +214,60 @@ class Rows(Ufuncs):
         if is_float:
             self.leave(f"{best} == 0.0")  # NumPy may find the other zero
         return Number(best, row.kind)
+
+    def along(self, name: str, grid: Elements, axis: int) -> Elements:
+        """`grid.sum(axis=1)` and others, of two axes; leaves where NaN or zeros of both signs
+        decide.
+        """
+        kind, is_sum = grid.kind, name in ("sum", "mean")
+        known = {"sum": ("f8", "i8", "b1"), "mean": ("f8",)}
+        known |= dict.fromkeys(("max", "min"), ("f8", *[x for x in kinds.SCALARS if x[0] in "iu"]))
+        if len(grid.sizes) != 2 or not -2 <= axis < 2 or kind not in known.get(name, ()):
+            raise Leaves("a reduction along an axis")
+        of_rows = axis % 2 == 1
+        one = self.whole(self.flat(grid))
+        assert one.part is not None
+        (n, m), pointer = grid.sizes, one.part.pointer
+        kept, gone = (n, m) if of_rows else (m, n)
+        self.leave(f"{gone} == 0")
+        code = "i8" if kind == "b1" else kind
+        out = self.in_memory(self.room(kept, code), (kept,), code)
+        in_pairs = is_sum and code == "f8"
+        if in_pairs and not of_rows:
+            self.leave(f"{m} == 1")  # what lies side by side is added in pairs
+        with self.watching(in_pairs):
+            with self.each(kept, is_alone=False) as k:
+                start = "0.0" if code == "f8" else ZERO
+                if in_pairs and of_rows:
+                    start = f"0.0 + pairwise_f8(shifted({pointer}, {k} * {m}), {m})"
+                elif not is_sum:
+                    start = self.as_stored(one.part, (k, ZERO) if of_rows else (ZERO, k))
+                self.put(f"{out.pointer}[{k}] = {start}")
+            if not (in_pairs and of_rows):
+                self._combined(name, out, one, of_rows)
+            if name == "mean":
+                with self.each(kept) as k:
+                    self.put(f"{out.pointer}[{k}] = {out.pointer}[{k}] / float64({gone})")
+        return self.whole(out)
+
+    def _combined(self, name: str, out: Part, one: Elements, of_rows: bool) -> None:
+        """Add the elements, or find the extremes, of each row or column."""
+        odd, load = self.temp("int64(0)"), self.whole(out).element
+        with self.places(one.sizes, is_alone=False) as (places, _):
+            k = places[0] if of_rows else places[1]
+            x, best = self.temp(one.element(places)), self.temp(load((k,)))
+            if name in ("sum", "mean"):
+                x = f"int64(1 if {x} else 0)" if one.kind == "b1" else x
+                self.put(f"{out.pointer}[{k}] = {best} + {x}")
+                return
+            if one.kind == "f8":
+                zeros = f"({x} == 0.0) & ({best} == 0.0)"
+                differ = f"{zeros} & ({x}.view(np.int64) != {best}.view(np.int64))"
+                self.put(f"{odd} = 1 if ({x} != {x}) | ({best} != {best}) | ({differ}) else {odd}")
+            held = self.temp(f"{x} if {x} {'>' if name == 'max' else '<'} {best} else {best}")
+            cast = held if out.code in kinds.WIDE else f"{kinds.CASTS[out.code]}({held})"
+            self.put(f"{out.pointer}[{k}] = {cast}")
+        self.leave(f"{odd} != 0")
 
     def _flattened(self, name: str, grid: Elements) -> Elements:
         """What a reduction goes over; leaves where NumPy does not add side by side."""

@@ -98,10 +98,10 @@ class Loop:
     """A loop of the program's text."""
 
     __slots__ = (
-        "asked", "compiled_seconds", "compiled_turns", "entered", "forever", "is_dead", "items", "kind",
-        "latest", "left", "missed", "names", "no_name", "node", "on", "path", "paths", "ready",
-        "refused", "seconds", "skips", "stored", "strange", "tick", "turns", "unbound", "versions",
-        "written",
+        "asked", "compiled_seconds", "compiled_turns", "entered", "forever", "is_dead", "items",
+        "kind", "latest", "left", "missed", "names", "no_name", "node", "on", "path", "paths",
+        "ready", "refused", "seconds", "skips", "stored", "strange", "tick", "turns", "unbound",
+        "versions", "written",
     )  # fmt: skip
 
     def __init__(

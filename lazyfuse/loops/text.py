@@ -16,7 +16,7 @@ import numpy as np
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import OTHER, UNBOUND, ArrayKind
 from lazyfuse.loops.names import DOTTED, attributes, stored
-from lazyfuse.loops.values import Item, Number, Value, View
+from lazyfuse.loops.values import Elements, Item, Number, Value, View
 
 PATIENCE = 1 << 20  # turns, with all statements in them, after which signals are looked at
 
@@ -207,8 +207,11 @@ class Text:
     assign: Callable[[ast.expr, Item], None]
     body: Callable[[list[ast.stmt]], None]
     index: Callable[[ast.expr], Number]
+    is_array: Callable[[ast.expr], bool]
     kept_for_good: Callable[[], None]
+    listed: Callable[..., Elements]
     number: Callable[..., Number]
+    object: Callable[[ast.expr], Any]
     ufunc: Callable[[np.ufunc, Sequence[Value]], Value]
     value: Callable[..., Value]
 

@@ -136,6 +136,8 @@ class Ufuncs(Arrays):
             if function is None or (isinstance(left, Elements) and left.kind == "f4"):
                 raise Leaves("an operator of arrays")
             return self.ufunc(function, given)
+        if {left.kind, right.kind} == {"b1"} and sign in "&|^":
+            return self.by_element("b1", "b1", given, f"({{}} {sign.replace('^', '!=')} {{}})")
         code = self.common(left, right)
         if code[0] != "f" and sign == "/":
             code = "f8"

@@ -30,7 +30,13 @@ POINTS = RNG.normal(size=(20, 3))
 PAIRS = RNG.integers(0, 20, (40, 2))
 IMAGE = RNG.integers(0, 255, (20, 3)).astype("u1")
 MORE = [POINTS, PAIRS, IMAGE]
-WIDER = ("unpacked", "recursion", "several axes", "views of several axes")
+WIDER = (
+    "unpacked",
+    "picked elements and axes",
+    "recursion",
+    "several axes",
+    "views of several axes",
+)
 
 PROGRAMS = {
     "items": """
@@ -431,6 +437,31 @@ PROGRAMS = {
             for k in range(6):
                 A[k:, k:] = A[: -k or None, : -k or None] * abs(a[k])
             return s, n, path, A, B, cube, old, new, out, image, turned, both, both.strides
+    """,
+    "picked elements and axes": """
+        def f(a, b, A, points, pairs, image):
+            labels = np.zeros(20, dtype=int)
+            s = 0.0
+            n = 0
+            e = np.array([3, 1, 3, -2])
+            b = b * 0.013
+            for i in range(20):  # compiled
+                d = ((points[i, :2] - points[:8, :2]) ** 2).sum(axis=1)
+                labels[i] = np.argmin(np.sqrt(d))
+                s += np.linalg.norm(points[:9] - points[i], axis=1)[1] + A.mean(axis=0)[2]
+                n += np.sum(A > 0.3, axis=0)[i % 10] + image.max(axis=1)[i % 20]
+            for i in range(9):  # compiled
+                a[e] += 0.5
+                a[e[1:]] = a[e[:-1]] * b[i]
+                b[b > 0.9] *= 0.5
+                b[np.abs(b) < a[i]] = a[np.abs(b) < a[i]] - 1.0
+                A[[i, 1]] = A[[1, -i]]
+                A[e] -= A[:, 1:5].sum(axis=1)[e[0]]
+                image[i, :] = (image[i, ::-1] > 99) | (image[i] < 20)
+                s += A.min(axis=0)[3] - A.max(axis=-1)[4] + a[labels[:5]].sum()
+            for i in range(12):
+                a[e + i] = s
+            return s, n, labels, a, b, A, image
     """,
     "views of several axes": """
         def table(x, n):
