@@ -51,6 +51,8 @@ class Calls(Callees):
             return self.along(_REDUCTIONS[function], self._array(node.args[0]), axis)
         if axis is not None and function is np.linalg.norm:
             found = self._array(node.args[0])
+            if found.kind != "f8":  # NumPy makes floats of integers first
+                raise Leaves("the norm of an array of this type")
             squares = self.of_arrays(ast.Mult(), found, found)
             return self.ufunc(np.sqrt, [self.along("sum", squares, axis)])  # type: ignore[arg-type]
         if _hashes(function) and function in _FILLED:

@@ -450,6 +450,7 @@ PROGRAMS = {
                 labels[i] = np.argmin(np.sqrt(d))
                 s += np.linalg.norm(points[:9] - points[i], axis=1)[1] + A.mean(axis=0)[2]
                 n += np.sum(A > 0.3, axis=0)[i % 10] + image.max(axis=1)[i % 20]
+                n += ((A[:, 0] > s) ^ (A[:, 1] > 0.0) & (A[:, i % 9] < 0.5)).sum()
             for i in range(9):  # compiled
                 a[e] += 0.5
                 a[e[1:]] = a[e[:-1]] * b[i]
@@ -460,6 +461,8 @@ PROGRAMS = {
                 image[i, :] = (image[i, ::-1] > 99) | (image[i] < 20)
                 s += A.min(axis=0)[3] - A.max(axis=-1)[4] + a[labels[:5]].sum()
             for i in range(12):
+                s += np.linalg.norm(labels[:, None] * pairs[:20] * 2**30, axis=1)[i]
+            for i in range(40):
                 a[e + i] = s
             return s, n, labels, a, b, A, image
     """,
