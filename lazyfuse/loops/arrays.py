@@ -17,7 +17,7 @@ import numpy as np
 from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import ArrayKind
 from lazyfuse.loops.objects import Objects
-from lazyfuse.loops.text import END, ROOM, Leaves
+from lazyfuse.loops.text import END, LARGE, ROOM, Leaves
 from lazyfuse.loops.values import ONE, ZERO, Elements, Number, Part, Value, side_by_side
 
 
@@ -145,6 +145,7 @@ class Arrays(Objects):
         """A loop over elements: their indices, and where they are side by side."""
         if len(sizes) > 1:
             self.makes_grids = True
+            self.reasons.setdefault(self.at, f" (on more than {LARGE} elements, it is recorded)")
         with ExitStack() as stack:
             found: list[str] = []
             for k, size in enumerate(sizes):

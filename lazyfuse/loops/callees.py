@@ -53,7 +53,7 @@ class Callees(Expressions):
 
     def _begin(self, callee: Callee) -> None:
         """The names of a function before its first statement."""
-        for name in callee.locals:
+        for name in (*callee.locals, *callee.given):
             self.put(f"{name}_set = 0")
             self.flagged.add(name)
             self.kinds[name] = UNBOUND

@@ -35,7 +35,7 @@ from lazyfuse.loops.kinds import (
 )  # fmt: skip
 from lazyfuse.loops.names import DOTTED
 from lazyfuse.loops.objects import TABLE
-from lazyfuse.loops.text import ARENA, DEPTH, END, LOG, LOGGED, OBJECTS, ROOM, SCRATCH, Meant
+from lazyfuse.loops.text import ARENA, DEPTH, END, LARGE, LOG, LOGGED, OBJECTS, ROOM, SCRATCH, Meant
 from lazyfuse.loops.ufuncs import addresses
 from lazyfuse.loops.values import View
 from lazyfuse.runtime.layout.meta_arrays import address
@@ -47,8 +47,6 @@ _LEAST, _MOST = 1 << 13, 1 << 21
 """Numbers for which memory for arrays of the loop's own is."""
 _BY_VALUE = (int, ndarray, np.ndarray)
 """Types of which some values have a kind, and others have none."""
-LARGE = 1 << 16
-"""Elements of an array up to which statements on several axes are compiled into their loop."""
 _FRAMES, _DEEPEST = 50, 2_000
 """Python's frames that are left alone, and how deep functions go at most on a thread's stack."""
 _TABLE = ctypes.addressof(TABLE)
@@ -114,11 +112,6 @@ class Version:
         """Why it cannot be compiled."""
         return str(devices.cpu().why_never(self.source))
 
-    def is_too_large(self, held: dict[str, Any]) -> bool:
-        """Whether statements on these arrays are better recorded: they run on all cores then."""
-        sizes = [held[name].size for name in self.meant.origins]
-        return self.meant.grids and max(sizes, default=0) > LARGE
-
     def is_current(self) -> bool:
         """Whether the functions that it contains are still those of the program."""
         return all(get(*given) is value for get, given, value in self.meant.constants)
@@ -179,9 +172,7 @@ class Version:
         """Give the loop memory; None if it cannot run. `most`: the length of the longest axis."""
         meant, kept, arena = self.meant, [], None  # type: Meant, list[Any], Any
         if meant.grids:
-            if self.is_too_large(held):
-                return None
-            most = max([most, *[held[name].size for name in meant.origins]])
+            most = max([most, *[min(LARGE, held[name].size) for name in meant.origins]])
         if meant.blocks:
             kept.append(np.empty(2 * most * meant.blocks))
             words[SCRATCH], words[ROOM] = address(kept[-1]), most

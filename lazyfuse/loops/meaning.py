@@ -269,12 +269,13 @@ class Writer(Turns):
         if len(node.targets) == 1 and isinstance(target, ast.Subscript):
             self._store(target, node.value)
             return
-        found = self.handle(node.value) or self.item(node.value)
-        if len(node.targets) == 1 and isinstance(target, ast.Tuple):
+        parts = target if len(node.targets) == 1 and isinstance(target, ast.Tuple) else None
+        found = (None if parts else self.handle(node.value)) or self.item(node.value)
+        if parts is not None:
             if isinstance(found, Elements):
-                found = self.unpacked(found, len(target.elts))
+                found = self.unpacked(found, len(parts.elts))
             if type(found) is tuple:
-                self._unpack(target, found)
+                self._unpack(parts, found)
                 return
         made = isinstance(found, Elements) and (found.part is None or found.part.view is None)
         several = len(node.targets) > 1

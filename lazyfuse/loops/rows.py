@@ -272,7 +272,8 @@ class Rows(Ufuncs):
     def _flattened(self, name: str, grid: Elements) -> Elements:
         """What a reduction goes over; leaves where NumPy does not add side by side."""
         part = grid.part
-        if part is not None and name in ("sum", "mean") and not part.is_flat():
+        is_float = grid.kind[0] == "f"
+        if part is not None and is_float and name in ("sum", "mean") and not part.is_flat():
             for step, whole in zip(part.steps, side_by_side(part.sizes), strict=True):
                 self.leave(f"{step} != {whole}")
         held = self.flat(grid)

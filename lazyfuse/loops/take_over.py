@@ -21,7 +21,7 @@ from typing import Any
 from lazyfuse.arrays.conversion import FOREIGN  # noqa: F401  (completes the array type)
 from lazyfuse.devices.caches import register
 from lazyfuse.loops import kinds
-from lazyfuse.loops.entering import LARGE, Version, is_in_chunks
+from lazyfuse.loops.entering import Version, is_in_chunks
 from lazyfuse.loops.items import MARK, Items, Listed, cut, form, items_of, length
 from lazyfuse.loops.kinds import OTHER, RANGE, UNBOUND
 from lazyfuse.loops.leaving import copied
@@ -366,10 +366,6 @@ class Run:
             if version is None:
                 self._missed()
                 return None
-        if version.is_too_large(held):
-            loop.refused = f"statements on several axes of more than {LARGE} elements are recorded"
-            self._missed()
-            return None
         if not version.is_ready():
             why = version.why_never()
             if why:

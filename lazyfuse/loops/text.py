@@ -18,6 +18,10 @@ from lazyfuse.loops.kinds import OTHER, UNBOUND, ArrayKind
 from lazyfuse.loops.names import DOTTED, attributes, stored
 from lazyfuse.loops.values import Elements, Item, Number, Value, View
 
+LARGE = 1 << 16
+"""Elements on several axes up to which a statement is compiled into its loop: larger ones are
+recorded, and run on all cores.
+"""
 PATIENCE = 1 << 20  # turns, with all statements in them, after which signals are looked at
 
 

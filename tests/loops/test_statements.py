@@ -467,6 +467,10 @@ PROGRAMS = {
             return s, n, labels, a, b, A, image
     """,
     "views of several axes": """
+        def turned(p, q):
+            x, y, z = p
+            q[0] = x
+            return np.array([y - q[1], z * q[2] - x, q[0]])
         def table(x, n):
             made = np.zeros((n, 3))
             made[1:] += x
@@ -489,11 +493,15 @@ PROGRAMS = {
                 edge = inner[:, 0]
                 s += edge[1] + inner[-1, -1]
                 both = block[0, 0] + inner[0, 0]
+            q = a[:3] * 0.5
+            for k in range(9):  # compiled
+                q = turned(q, a[k] + b[:3] * 0.01)
+                s += q[1]
             for k in range(2, 6):  # compiled
                 made = table(a[k], k)
                 A[:k, :3] -= made[:k] * 0.125
                 a[:3] = np.array([s])
-            return s, cube, A, a, plane, part, last, block, inner, edge, both, made, row
+            return s, cube, A, a, plane, part, last, block, inner, edge, both, made, row, q
     """,
     "recursion": """
         def grown(x):
