@@ -97,7 +97,9 @@ def run(module: ModuleType) -> None:
             _set(module, "__class__", ModuleType)
             _due.extend(_followers.pop(name, ()))
         except BaseException:
-            names.clear()
+            # never empty: there may be no memory to fill it again
+            for each in names.keys() - before.keys():
+                del names[each]
             names.update(before)
             raise
         finally:
