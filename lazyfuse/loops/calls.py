@@ -396,7 +396,7 @@ _REDUCTIONS: dict[Any, str] = {
     np.argmin: "argmin",
     np.any: "any",
     np.all: "all",
-    np.count_nonzero: "sum",
+    np.count_nonzero: "count_nonzero",
 }
 _FILLED: dict[Any, int | str | None] = {
     np.zeros_like: "like",

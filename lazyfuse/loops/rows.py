@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+import numpy as np
+
 from lazyfuse.loops import kinds
 from lazyfuse.loops.objects import Held, Letter
 from lazyfuse.loops.text import Leaves
@@ -22,6 +24,9 @@ from lazyfuse.loops.values import (
 )
 
 _PLACES = ("argmax", "argmin")
+_SUMS = ("sum", "mean", "count_nonzero")
+_COUNT = "int" if type(np.count_nonzero(())) is int else "i8"
+"""The kind of a count; NumPy's versions differ."""
 
 
 class Rows(Ufuncs):
@@ -172,7 +177,7 @@ class Rows(Ufuncs):
         """`row.sum()` and others; leaves where the row is empty, and where zeros or NaN decide."""
         if not row.is_row():
             row = self._flattened(name, row)
-        if row.kind == "b1" and name in ("any", "all", "sum"):
+        if row.kind == "b1" and name in ("any", "all", "sum", "count_nonzero"):
             return self._counted(name, row)
         if row.kind in ("b1", "f4", "c16") or name not in ("sum", "mean", "max", "min", *_PLACES):
             raise Leaves(f"{name} of an array of this type")
@@ -219,8 +224,8 @@ class Rows(Ufuncs):
         """`grid.sum(axis=1)` and others, of two axes; leaves where NaN or zeros of both signs
         decide.
         """
-        kind, is_sum = grid.kind, name in ("sum", "mean")
-        known = {"sum": ("f8", "i8", "b1"), "mean": ("f8",)}
+        kind, is_sum = grid.kind, name in _SUMS
+        known = {"sum": ("f8", "i8", "b1"), "mean": ("f8",), "count_nonzero": ("b1",)}
         known |= dict.fromkeys(("max", "min"), ("f8", *[x for x in kinds.SCALARS if x[0] in "iu"]))
         if len(grid.sizes) != 2 or not -2 <= axis < 2 or kind not in known.get(name, ()):
             raise Leaves("a reduction along an axis")
@@ -256,7 +261,7 @@ class Rows(Ufuncs):
         with self.places(one.sizes, is_alone=False) as (places, _):
             k = places[0] if of_rows else places[1]
             x, best = self.temp(one.element(places)), self.temp(load((k,)))
-            if name in ("sum", "mean"):
+            if name in _SUMS:
                 x = f"int64(1 if {x} else 0)" if one.kind == "b1" else x
                 self.put(f"{out.pointer}[{k}] = {best} + {x}")
                 return
@@ -285,8 +290,8 @@ class Rows(Ufuncs):
         self.put(f"patience = patience + {row.size}")
         with self.watching(row.warns), self.each(row.size, is_alone=False) as q:
             self.put(f"{count} = {count} + (1 if {row.element((q,))} else 0)")
-        if name == "sum":
-            return Number(count, "i8", kinds.SMALL)
+        if name in _SUMS:
+            return Number(count, "i8" if name == "sum" else _COUNT, kinds.SMALL)
         return Number(f"({count} {'> 0' if name == 'any' else f'== {row.size}'})", "b1")
 
     def dot(self, left: Value, right: Value, by_matmul: bool) -> Number:

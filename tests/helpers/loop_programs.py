@@ -193,6 +193,8 @@ STATEMENTS = [
     "r2 = (<G>).sum(axis=1)", "r2 = (<G>).sum(axis=0)", "r2 = (<G>).mean(axis=-1)",
     "r2 = A.max(axis=0)", "r2 = np.sum(<G>, axis=0)", "r2 = np.linalg.norm(<G>, axis=1)",
     "r2 = np.min(<G>, axis=1)", "e2 = (<W>).sum(axis=1)", "e2 = (<G> > <F>).sum(axis=0)",
+    "x3 = np.count_nonzero(<R>)",
+    "s = np.count_nonzero(<R> > <F>)", "y = y + np.count_nonzero(p[:k])",
     "q[:3] = v[:3] > <F>", "A[:3, :3] = <G> > <F>", "v[e[:k]] = <F>", "t2 = A[e]", "u[mask] += 1",
     "A[e] *= <F>", "x = v[e + 1][0]", "e2 = K[<X>].max(axis=1)", "r2 = B[:, :3].sum(axis=1)",
     "w[np.abs(w) > <F>] *= <F>", "r2 = A[:, 1:].sum(0)", "r2 = v[[<X>, <Y>, -1]]", "f[e] = v[e]",

@@ -460,6 +460,10 @@ PROGRAMS = {
                 A[e] -= A[:, 1:5].sum(axis=1)[e[0]]
                 image[i, :] = (image[i, ::-1] > 99) | (image[i] < 20)
                 s += A.min(axis=0)[3] - A.max(axis=-1)[4] + a[labels[:5]].sum()
+            for i in range(9):  # compiled
+                n += np.count_nonzero(A[i] > 0.2) + np.count_nonzero(A > 0.1, axis=0)[i]
+            for i in range(9):
+                s += np.count_nonzero(A[i]) + np.count_nonzero(A, axis=0)[i]
             for i in range(12):
                 s += np.linalg.norm(labels[:, None] * pairs[:20] * 2**30, axis=1)[i]
             for i in range(40):
