@@ -173,21 +173,40 @@ class Arrays(Objects):
                 element = f"int64(1 if {element} else 0)"
             if code != row.kind:
                 element = self.fitted(f"float64({element})" if code[0] == "f" else element, code)
-            if code not in kinds.WIDE:
-                element = f"{kinds.CASTS[code]}({element})"
-            self.put(f"{memory}[{at}] = {element}")
+            self.put(f"{memory}[{at}] = {self.cast(element, code)}")
         return self.in_memory(memory, row.sizes, code)
+
+    @staticmethod
+    def cast(text: str, code: str) -> str:
+        """A number as it is stored in an array of that type."""
+        return text if code in kinds.WIDE else f"{kinds.CASTS[code]}({text})"
 
     def copied(self, source: Part, target: Part) -> None:
         """Write elements that are in working memory."""
         with self.places(target.sizes) as (places, _):
             self.put(f"{target.pointer}[{target.at(places)}] = {self.as_stored(source, places)}")
 
-    @staticmethod
-    def as_stored(source: Part, places: Sequence[str]) -> str:
+    def as_stored(self, source: Part, places: Sequence[str]) -> str:
         """An element that is in working memory, as it is stored in an array of its type."""
-        element = f"{source.pointer}[{source.at(places)}]"
-        return element if source.code in kinds.WIDE else f"{kinds.CASTS[source.code]}({element})"
+        return self.cast(f"{source.pointer}[{source.at(places)}]", source.code)
+
+    def source(
+        self, found: Value, code: str, sizes: tuple[str, ...], in_place: bool
+    ) -> Callable[[Sequence[str]], str]:
+        """What is stored in a part of these sizes, by its indices; leaves where it does not fit."""
+        if isinstance(found, Number):
+            value = self.temp(self.as_element(found, code))
+            self.settle()
+            return lambda places: value
+        self.check_stored(code, found.kind, in_place)
+        own = found.sizes
+        if len(own) > len(sizes):
+            raise Leaves("an assignment of more axes")
+        for have, want in zip(own, sizes[len(sizes) - len(own) :], strict=True):
+            if have not in (want, ONE):
+                self.leave(f"{have} != {want}")
+        held = self.flat(self.spread(found, sizes), code)
+        return lambda places: self.as_stored(held, places)
 
     def flat(self, value: Elements, code: str = "") -> Part:
         """Elements side by side in working memory: where they are there already, no copy."""
@@ -240,21 +259,6 @@ class Arrays(Objects):
         for step, size in zip(part.steps, part.sizes, strict=True):
             if step != ONE:
                 self.leave(f"({step} == 0) & ({size} > 1)")
-        if isinstance(found, Number):
-            value = self.temp(self.as_element(found, part.code))
-            self.settle()
-            with self.places(part.sizes) as (places, _):
-                self.put(f"{part.pointer}[{part.at(places)}] = {value}")
-            return
-        self.check_stored(part.code, found.kind, in_place)
-        self.fits(found, part.sizes)
-        self.copied(self.flat(self.spread(found, part.sizes), part.code), part)
-
-    def fits(self, found: Elements, sizes: tuple[str, ...]) -> None:
-        """Leave where an array does not fit a part of these sizes."""
-        own = found.sizes
-        if len(own) > len(sizes):
-            raise Leaves("an assignment of more axes")
-        for have, want in zip(own, sizes[len(sizes) - len(own) :], strict=True):
-            if have not in (want, ONE):
-                self.leave(f"{have} != {want}")
+        source = self.source(found, part.code, part.sizes, in_place)
+        with self.places(part.sizes) as (places, _):
+            self.put(f"{part.pointer}[{part.at(places)}] = {source(places)}")

@@ -25,7 +25,7 @@ from lazyfuse.loops.values import (
 
 _PLACES = ("argmax", "argmin")
 _SUMS = ("sum", "mean", "count_nonzero")
-_COUNT = "int" if type(np.count_nonzero(())) is int else "i8"
+_COUNT = str(kinds.of_value(np.count_nonzero(()))[0])
 """The kind of a count; NumPy's versions differ."""
 
 
@@ -95,8 +95,7 @@ class Rows(Ufuncs):
         self._inside_all(places, size)
 
         def element(found: Sequence[str]) -> str:
-            at = index(found[:1])
-            return one([f"({at} + {size} if {at} < 0 else {at})", *found[1:]])
+            return one([_from_end(index(found[:1]), size), *found[1:]])
 
         return self.elements(part.code, (*places.sizes, *part.sizes[1:]), element)
 
@@ -113,25 +112,17 @@ class Rows(Ufuncs):
             count = self._counted("sum", index).text
         else:
             self._inside_all(index, size)
-        if isinstance(found, Number):
-            value, held = self.temp(self.as_element(found, part.code)), None
-        else:
-            self.check_stored(part.code, found.kind, in_place)
-            self.fits(found, (count, *rest))
-            value, held = "", self.flat(self.spread(found, (count, *rest)), part.code)
+        source = self.source(found, part.code, (count, *rest), in_place)
         self.settle()
         last = self.temp("int64(0)")
         with self.places((places.size, *rest), is_alone=False) as ((q, *more), _):
             at = index.element((q,))
-            at = q if places.kind == "b1" else self.temp(f"({at} + {size} if {at} < 0 else {at})")
-            source = last if places.kind == "b1" else q
-            text = f"{part.pointer}[{part.at((at, *more))}] = "
-            text += value if held is None else self.as_stored(held, (source, *more))
             if places.kind != "b1":
-                self.put(text)
+                at = self.temp(_from_end(at, size))
+                self.put(f"{part.pointer}[{part.at((at, *more))}] = {source((q, *more))}")
                 return
-            with self.under(f"if {index.element((q,))}:"):
-                self.put(text)
+            with self.under(f"if {at}:"):
+                self.put(f"{part.pointer}[{part.at((q,))}] = {source((last,))}")
                 self.put(f"{last} = {last} + 1")
 
     def _selected(self, part: Part, mask: Elements) -> Elements:
@@ -270,8 +261,7 @@ class Rows(Ufuncs):
                 differ = f"{zeros} & ({x}.view(np.int64) != {best}.view(np.int64))"
                 self.put(f"{odd} = 1 if ({x} != {x}) | ({best} != {best}) | ({differ}) else {odd}")
             held = self.temp(f"{x} if {x} {'>' if name == 'max' else '<'} {best} else {best}")
-            cast = held if out.code in kinds.WIDE else f"{kinds.CASTS[out.code]}({held})"
-            self.put(f"{out.pointer}[{k}] = {cast}")
+            self.put(f"{out.pointer}[{k}] = {self.cast(held, out.code)}")
         self.leave(f"{odd} != 0")
 
     def _flattened(self, name: str, grid: Elements) -> Elements:
@@ -331,3 +321,8 @@ class Rows(Ufuncs):
         # NumPy warns of what it raises
         self.leave(f"{held} - {held} != 0.0")
         return Number(held, code)
+
+
+def _from_end(at: str, size: str) -> str:
+    """An index that is in range, counted from the beginning."""
+    return f"({at} + {size} if {at} < 0 else {at})"

@@ -212,9 +212,8 @@ class Ufuncs(Arrays):
         self.put(f"meta[{at + 2}] = {count}")
         for k, word in enumerate([*places, *steps]):
             self.put(f"meta[{at + 3 + k}] = {word}")
-        self.put("clear_flags()")
-        self.put(f"call_loop(meta, {at}, {len(places)})")
-        self.leave("(test_flags() & 11) != 0")
+        with self.watching(True):
+            self.put(f"call_loop(meta, {at}, {len(places)})")
         if sizes:
             self.put(f"patience = patience + {count}")
             return self.whole(self.in_memory(result, sizes, out))
@@ -228,13 +227,12 @@ class Ufuncs(Arrays):
         count = self.size_of(sizes)
         memory, odd = self.room(count), self.temp("int64(0)")
         self.put(f"patience = patience + {count}")
-        self.put("clear_flags()")
-        with self.places(sizes, is_alone=False) as (places, at):
+        with self.watching(True), self.places(sizes, is_alone=False) as (places, at):
             x, y = self.temp(a(places)), self.temp(b(places))
             differ = f"({x} == {y}) & ({x}.view(np.int64) != {y}.view(np.int64))"
             self.put(f"{odd} = 1 if {differ} else {odd}")
             self.put(f"{memory}[{at}] = {x} if ({x} {sign} {y}) | ({x} != {x}) else {y}")
-        self.leave(f"({odd} != 0) | ((test_flags() & 11) != 0)")
+        self.leave(f"{odd} != 0")
         return self.whole(self.in_memory(memory, sizes, "f8"))
 
     @staticmethod
