@@ -89,7 +89,8 @@ class Arrays(Objects):
             return element
         text = self.widened(value)
         if code[0] == "f":
-            held = self.temp(self.fitted(f"float64({text})", code))
+            # LLVM knows what a constant is as another type, and raises no flags for it
+            held = self.temp(f"kept({self.fitted(f'float64({text})', code)})")
             if code == "f4":
                 self.leave(f"abs({held}) == np.inf")
         else:

@@ -266,6 +266,9 @@ class Numbers(Text):
             found = self.temp(f"{a} {_COMPLEX[type(op)]} {b}")
             if isinstance(op, ast.Pow) and is_python:  # Python begins its powers with 1
                 found = self.temp(f"complex(1.0, 0.0) * {found}")
+            elif isinstance(op, ast.Pow):  # NumPy's powers of zeros have no signs
+                is_zero = f"({a}.real == 0.0) & ({a}.imag == 0.0)"
+                found = self.temp(f"complex(0.0, 0.0) if {is_zero} else {found}")
         else:
             raise Leaves("an operator of complex numbers")
         odd = f"({found}.real != {found}.real) & ({found}.imag != {found}.imag)"

@@ -13,6 +13,7 @@ import textwrap
 import threading
 import time
 import types
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,37 @@ def test_a_comparison_has_the_warnings_of_what_it_compares() -> None:
         assert scope["count"](v, w) == 28
     assert [each.lineno for each in told] == [5]
     assert of_loop(4).compiled_turns > 5
+
+
+def test_a_constant_that_does_not_fit_is_told_in_each_turn() -> None:
+    """LLVM turns a constant in a choice into the infinity that it is in the array."""
+    scope = made("""
+        def fill(v, w):
+            for i in range(9):
+                v[:3] = np.where(w > i % 5, w, 1e300)
+    """)
+    v, w = np.zeros(3, "f4"), np.array([9.0, 3.0, 3.5])
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        scope["fill"](v, w)
+    assert [str(each.message) for each in told] == ["overflow encountered in cast"] * 3
+    assert of_loop(3).compiled_turns > 4
+    assert v.tolist() == [9, math.inf, 3.5]
+
+
+def test_squares_of_numpys_complex_zeros_have_no_signs() -> None:
+    scope = made("""
+        def squares(c, out):
+            for i in range(len(c)):
+                out[i] = c[i] ** 2
+            return out
+    """)
+    zeros = [complex(x, y) for x in (0.0, -0.0) for y in (0.0, -0.0)]
+    c = np.array([*zeros, complex(-1, 0), complex(0, -1), *zeros])
+    out = scope["squares"](c, np.ones_like(c))
+    expected = np.array([each**2 for each in c])
+    assert out.tobytes() == expected.tobytes()
+    assert of_loop(3).compiled_turns
 
 
 def test_functions_that_are_replaced_are_seen() -> None:

@@ -28,6 +28,8 @@ Owns which call emits what: a function gets the walk over the text and the value
 - `clear_flags()`, `test_flags()`: the IEEE flags of this thread (1 divide, 2 over, 4 under,
   8 invalid). They may include exceptions that NumPy would not report: a comparison with NaN, both
   arms of a select, infinite or huge arguments of exp, pow, sin, cos. Only "under" may be missing.
+- `kept(x)`: the float64 x, behind LLVM's back: it turns no arithmetic with it into a constant,
+  which would raise no flags.
 - `CONVERTS_WIDE`: whether this machine turns vectors of int64 into vectors of float64 and back.
 - Functions before the entry (`@njit`) are helpers, expanded where they are called. Names of types
   (`int8` ... `uint64`, `float32`, `float64`, `complex64`, `complex128`, `boolean`) are casts, as in
@@ -202,6 +204,11 @@ OWN: dict[str, Function] = {
     "fence_streaming_stores": _taking(lambda walk: streaming_store.emit_fence(walk.builder)),
     "clear_flags": _taking(lambda walk: ieee_flags.clear(walk.builder)),
     "test_flags": _taking(lambda walk: Value("i4", (ieee_flags.test(walk.builder),))),
+    "kept": _taking(
+        lambda walk, x: Value(
+            "f8", (ieee_flags.kept(walk.builder, convert(walk.builder, x, "f8").ir),)
+        )
+    ),
     "independent": _loop_mark(lambda latch, _: loop_metadata.mark(latch)),
     "independent_2": _side_by_side(2),
     "independent_4": _side_by_side(4),

@@ -1,6 +1,6 @@
 """The IEEE flags of a thread, read and cleared by generated text.
 
-Owns `clear_flags()` and `test_flags()` (builtins.py lists them). Importing it loads nothing heavy.
+Owns `clear_flags()`, `test_flags()` and `kept(x)` (builtins.py lists them). Importing it loads nothing heavy.
 """
 
 from __future__ import annotations
@@ -46,6 +46,15 @@ def test(builder: Any) -> Any:
         is_set = builder.icmp_unsigned("!=", builder.and_(raised, int32(mask)), int32(0))
         result = builder.or_(result, builder.select(is_set, int32(ours), int32(0)))
     return result
+
+
+def kept(builder: Any, number: Any) -> Any:
+    """A float64 that LLVM knows nothing of: what follows from it is computed, with its flags."""
+    ir = heavy("llvmlite.ir")
+    bits = ir.IntType(64)
+    kind = ir.FunctionType(bits, [bits])
+    found = builder.asm(kind, "", "=r,0", [builder.bitcast(number, bits)], side_effect=True)
+    return builder.bitcast(found, ir.DoubleType())
 
 
 def _call_fenv(builder: Any, name: str, mask: int) -> Any:
