@@ -66,7 +66,7 @@ def sizes_of(each: Case, text: str) -> list[int]:
 
 
 def run(options: argparse.Namespace) -> list[Row]:
-    """Measure, show, and write what was asked for."""
+    """Measure, show, and write what was asked for; what has been measured, if interrupted."""
     columns = libraries.present((), options.device)
     about = machine.describe(columns)
     print(f"{about['processor']}, {about['cores']} cores, Python {about['python']}")
@@ -75,12 +75,15 @@ def run(options: argparse.Namespace) -> list[Row]:
         about["device"] = device.describe(options.device, options.seconds)
         device.show(about["device"])
         columns += device.peers(options.device)
-    rows = []
-    for name in chosen(options.cases):
-        for size in sizes_of(CASES[name], options.sizes or "1e2,1e4,1e6"):
-            if size <= CASES[name].largest:
-                rows += measure(CASES[name], size, columns, options.seconds)
-                print(f"\r{name} {size:.0e}   ", end="", file=sys.stderr, flush=True)
+    rows: list[Row] = []
+    try:
+        for name in chosen(options.cases):
+            for size in sizes_of(CASES[name], options.sizes or "1e2,1e4,1e6"):
+                if size <= CASES[name].largest:
+                    rows += measure(CASES[name], size, columns, options.seconds)
+                    print(f"\r{name} {size:.0e}   ", end="", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        print("\ninterrupted: the cases up to here")
     print("\r", end="", file=sys.stderr)
     show.table(rows)
     _write(options, rows, {"machine": about})

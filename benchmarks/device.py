@@ -6,6 +6,7 @@ import functools
 import importlib
 import importlib.util
 import math
+import os
 import timeit
 from collections.abc import Callable
 from typing import Any
@@ -86,7 +87,7 @@ def _open(name: str) -> Any:
 
 def _bandwidths(device: Any) -> dict[str, Any]:
     """Launch overhead, and the best that copying, a map and a reduction reach."""
-    calibrate = importlib.import_module("lazyfuse.calibrate")
+    calibrate = importlib.import_module("lazyfuse.runtime.placement.calibrate")
     cost = importlib.import_module("lazyfuse.devices.cost")
     costs = cost.measure(device, calibrate.probes(device, (1 << 17, 1 << 20, COPIED // 8)))
     if not costs.tiers:
@@ -182,14 +183,15 @@ def peers(name: str) -> list[Library]:
 def _staying(name: str) -> Library:
     """Our library with results computed but not copied to the host: what the peers do."""
     usual = of_lazyfuse(f"{OURS} {name}, stays", name)
-    arrays = importlib.import_module("lazyfuse.array")
-    compute = importlib.import_module("lazyfuse.evaluate").compute
+    arrays = importlib.import_module("lazyfuse.arrays.ndarray")
+    compute = importlib.import_module("lazyfuse.runtime.scheduling.evaluate").compute
+    called = importlib.import_module("lazyfuse.runtime.events.decisions").CALLED
     device = _open(name)
 
     def force(result: Any) -> Any:
         parts = result if type(result) is tuple else (result,)
         ours = [part for part in parts if arrays.ndarray in type(part).__mro__]  # scalars, too
-        compute([arrays.node_of(part) for part in ours], "benchmark")
+        compute([arrays.node_of(part) for part in ours], called)
         device.wait()
         return result
 
@@ -208,6 +210,8 @@ def _cupy(cupy: Any) -> Library:
 
 
 def _jax(jax: Any) -> Library:
+    # read when a device is first used: else JAX takes three quarters of the memory for itself
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     jax.config.update("jax_enable_x64", True)
     (gpu, *_) = jax.devices("gpu")
     jnp = importlib.import_module("jax.numpy")

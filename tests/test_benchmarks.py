@@ -12,7 +12,7 @@ import numpy
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks import children, judge, measure, probe, show
+from benchmarks import children, device, judge, measure, probe, show
 from benchmarks.case import CASES
 from benchmarks.cases.examples import load
 from benchmarks.judge import Record
@@ -21,6 +21,7 @@ from benchmarks.measure import Budget, Row
 from benchmarks.peers import examples
 from benchmarks.peers.examples_in_jax import REWRITTEN
 from benchmarks.peers.examples_in_numexpr import EXAMPLES
+from lazyfuse import config
 
 
 def ours(case: str, size: int, ratio: float, **fields: Any) -> list[Row]:
@@ -211,3 +212,15 @@ def test_a_ported_example_is_the_script_with_other_functions() -> None:
     assert (32, 32) in asked
     assert examples.ported(case, {}) is None
     assert examples.name_of(CASES["00_add"]) == ""
+
+
+def test_a_device_has_figures_and_a_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyopencl", reason="pyopencl is not installed")
+    monkeypatch.setattr(device, "COPIED", 1 << 20)
+    with config.options(device="opencl"):
+        figures = device._bandwidths(device._open("opencl"))
+        (row,) = measure.measure(CASES["00_add"], 100_000, [device._staying("opencl")], 0.001)
+    assert figures["launch_seconds"] > 0
+    assert figures["map_bytes_per_second"] > 0
+    assert row.error == ""
+    assert row.steady > 0

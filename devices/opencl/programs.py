@@ -251,5 +251,6 @@ def _unpacked(code: bytes) -> bytes:
 def _first_lines(text: str) -> str:
     """The first lines of a log that mention errors, else its first lines."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if "error" in line.lower()]
+    # NVIDIA's assembler calls them fatal
+    errors = [line for line in lines if any(word in line.lower() for word in ("error", "fatal"))]
     return " | ".join((errors or lines)[:_LINES]) or "the compiler gave no reason"

@@ -16,6 +16,7 @@ from lazyfuse.devices.opencl import platforms
 from lazyfuse.devices.opencl.device import OpenCL
 from lazyfuse.devices.pools.disk_cache import DiskCache
 from tests import opencl_builds  # noqa: F401  # child processes build as this suite does
+from tests.devices.sources import launch_of
 
 C_TYPES = {
     "f8": "double", "f4": "float", "i1": "char", "i2": "short", "i4": "int", "i8": "long",
@@ -54,15 +55,12 @@ def opencl_source(
 
 
 def first_device() -> platforms.Found:
-    """The first device of CPU type; skips the test where there is none."""
+    """The first device of CPU type, else the first of all; skips the test where there is none."""
     try:
         found = platforms.find()
     except DeviceError as error:
         pytest.skip(str(error))
-    for each in found:
-        if platforms.traits(each).kind == "cpu":
-            return each
-    pytest.skip("no OpenCL device of CPU type")
+    return next((each for each in found if platforms.traits(each).kind == "cpu"), found[0])
 
 
 def new_device(share: bool = True, disk: DiskCache | None = None, **settings: str) -> OpenCL:
@@ -77,13 +75,33 @@ def new_device(share: bool = True, disk: DiskCache | None = None, **settings: st
 
 def to_device(device: OpenCL, array: Array) -> Array:
     """An array that programs of the device can work on."""
-    return array if device.memory is None else device.memory.upload(array)
+    return array if device.memory is None else device.memory.upload(np.ascontiguousarray(array))
 
 
 def to_host(device: OpenCL, array: Array) -> Array:
     """Its values, once everything under way has finished."""
     device.wait()
     return array if device.memory is None else device.memory.gather(array)
+
+
+def run(
+    device: OpenCL,
+    source: Source,
+    arrays: tuple[Array, ...],
+    scalars: tuple[Any, ...] = (),
+    chunks: int = 1,
+    tasks: int | None = None,
+) -> int:
+    """Run a program on host arrays, through copies where the device has its own memory: flags."""
+    there = tuple(to_device(device, array) for array in arrays)
+    launch = launch_of(there, scalars, chunks)
+    if tasks is not None:
+        launch.tasks = tasks
+    flags = flags_of(device.compile(source).launch(launch))
+    for host, array in zip(arrays, there, strict=True):
+        if array is not host and host.flags.writeable:
+            host[...] = to_host(device, array)
+    return flags
 
 
 def flags_of(outcome: int | Later) -> int:
