@@ -1,6 +1,7 @@
 """The IEEE flags of a thread, read and cleared by generated text.
 
-Owns `clear_flags()`, `test_flags()` and `kept(x)` (builtins.py lists them). Importing it loads nothing heavy.
+Owns `clear_flags()`, `test_flags()` and `kept(x)` (builtins.py lists them). Importing it loads
+nothing heavy.
 """
 
 from __future__ import annotations
