@@ -6,6 +6,7 @@ import ast
 import collections
 import functools
 import graphlib
+import re
 import subprocess
 import sys
 import tomllib
@@ -243,6 +244,18 @@ def test_files_in_c_are_short() -> None:
     assert IN_C
     long = [path.name for path in IN_C if len(path.read_text().splitlines()) > LONGEST_IN_C]
     assert not long
+
+
+def test_one_file_of_each_language_asks_for_counts_of_references() -> None:
+    """What counts mean changes with the interpreter: one place to change, and to read."""
+    asking = {
+        str(path.relative_to(ROOT))
+        for package in ("lazyfuse", "codegen", "devices")
+        for path in (ROOT / package).rglob("*.*")
+        if path.suffix in (".py", ".c", ".h")
+        and re.search(r"\b(getrefcount|Py_REFCNT)\b", path.read_text())
+    }
+    assert asking == {"codegen/graph/references.py", "lazyfuse/native/native.h"}
 
 
 def test_import_is_light() -> None:

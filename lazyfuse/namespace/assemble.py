@@ -95,25 +95,6 @@ class _Callable(ModuleType):
         return _CALLS[self.__name__](*args, **kwargs)
 
 
-_FORMER = {
-    "lazyfuse.array": "arrays.ndarray",
-    "lazyfuse.array_api_array": "array_api.array_object",
-    "lazyfuse.errstate": "runtime.numerics.errstate",
-    "lazyfuse.protocols": "namespace.protocols",
-    "lazyfuse.ufunc": "functions.ufunc",
-}
-"""Modules that older pickles name, and their present names."""
-
-
-class _Former(ModuleType):
-    """A module under its former name."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(_module(_FORMER[self.__name__]), name)
-
-
 def evaluate(*arrays: Any) -> None:
     """Compute the arrays now, together; NumPy's arrays, and numbers, are computed already.
 
@@ -265,8 +246,6 @@ def complete(package: dict[str, Any]) -> None:
     for name in _CALLS:
         sys.modules[name].__class__ = _Callable
     sys.modules["lazyfuse.tracing"] = tracing
-    for name in _FORMER:
-        sys.modules[name] = _Former(name)
     for path in numpy_modules.MODULES:
         if "." not in path:
             package[path] = sys.modules[f"lazyfuse.{path}"]

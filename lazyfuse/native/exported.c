@@ -75,7 +75,7 @@ static int is_shared(PyObject *storage)
             continue;
         }
         Py_ssize_t own = PyLong_AsSsize_t(ROOT(root, own));
-        if (own < 0 || Py_REFCNT(ROOT(root, array)) > own) {
+        if (own < 0 || is_held_beyond(ROOT(root, array), own)) {
             PyErr_Clear();
             return 1;
         }
@@ -497,8 +497,8 @@ PyObject *exported_join(PyObject *Py_UNUSED(module), PyObject *const *args, Py_s
 static PyObject *for_writing(Core *x)
 {
     PyObject *real = IS_ARRAY(x) ? real_of(x) : NULL;
-    int fits = real != NULL && Py_REFCNT(STORAGE(x->storage, node)) == 1 && is_shared(x->storage);
-    return fits ? real : NULL;
+    int fits = real != NULL && !is_held_beyond(STORAGE(x->storage, node), 1);
+    return fits && is_shared(x->storage) ? real : NULL;
 }
 
 /* The numpy array over a part of a block of middling size, or `governed`, if nothing else reads it

@@ -194,7 +194,7 @@ static int is_of_part(PyObject *view, PyObject *part)
 static int has_views(PyObject *result)
 {
     if (IS_REAL(result)) {
-        return PyArray_BASE((PyArrayObject *)result) != NULL || Py_REFCNT(result) > 1;
+        return PyArray_BASE((PyArrayObject *)result) != NULL || is_held_beyond(result, 1);
     }
     if (!PyTuple_CheckExact(result)) {
         return !is_number(result) && result != Py_None;

@@ -26,6 +26,14 @@
 #include <numpy/arrayscalars.h>
 #include <numpy/ufuncobject.h>
 
+/* Whether anybody holds an object beside so many references of ours, all that the caller knows of:
+   one too many only makes it look held. C asks for counts here alone, and Python in its module of
+   references. */
+static inline int is_held_beyond(PyObject *object, Py_ssize_t ours)
+{
+    return Py_REFCNT(object) > ours;
+}
+
 #if PY_VERSION_HEX < 0x030D0000
 #define Py_IsFinalizing _Py_IsFinalizing
 #endif

@@ -390,11 +390,12 @@ static int is_private_beside(Core *x, Py_ssize_t own)
 {
     PyObject *node = x->node;
     if (node != Py_None) {
-        return Py_REFCNT(node) == 1 && Py_REFCNT(NODE(node, value)) == 1 + own;
+        return !is_held_beyond(node, 1) && !is_held_beyond(NODE(node, value), 1 + own);
     }
     node = STORAGE(x->storage, node);
     /* the references of the node, the storage and the holder of the flat memory */
-    return Py_REFCNT(node) == 1 && Py_REFCNT(NODE(node, value)) <= 3 && !has_exports(x->storage);
+    return !is_held_beyond(node, 1) && !is_held_beyond(NODE(node, value), 3) &&
+           !has_exports(x->storage);
 }
 
 int is_private(Core *x)

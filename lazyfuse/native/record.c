@@ -138,7 +138,7 @@ int look_at(PyObject *object, Given *given)
 PyObject *read_storage(PyObject *storage)
 {
     PyObject *node = STORAGE(storage, node);
-    if (NODE(node, op) != hooks.leaf_op && !is_pending(node) && Py_REFCNT(node) == 1) {
+    if (NODE(node, op) != hooks.leaf_op && !is_pending(node) && !is_held_beyond(node, 1)) {
         return PyObject_CallMethodNoArgs(storage, name_read); /* which counts its references */
     }
     return Py_NewRef(node);

@@ -372,7 +372,7 @@ static int make_key(PyObject *order, Table *table, Numbers *numbers, PyObject *k
         else {
             const Entry *entry = &table->entries[entry_place(table, node)];
             /* the list of nodes holds one reference */
-            keep = entry->root || (Py_REFCNT(node) > 1 + entry->edges && !is_full(node));
+            keep = entry->root || (is_held_beyond(node, 1 + entry->edges) && !is_full(node));
             part = pending_key(numbers, table, node, ids, keep);
         }
         Py_DECREF(ids);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy
@@ -22,3 +23,8 @@ def test_evaluate_takes_what_is_computed_already() -> None:
 def test_evaluate_refuses_what_is_no_array(value: Any) -> None:
     with pytest.raises(TypeError, match=r"\[evaluate\] arrays: expected arrays"):
         np.evaluate(np.ones(3), value)
+
+
+def test_classes_are_named_as_users_know_them() -> None:
+    assert repr(np.ndarray) == "<class 'lazyfuse.ndarray'>"
+    assert pickle.loads(pickle.dumps(np.ndarray)) is np.ndarray

@@ -33,13 +33,13 @@ static Py_ssize_t edges_to(const Edges *edges, PyObject *node)
 /* Whether an array has exactly this number of references, and only it refers to its memory. */
 int is_unseen(PyObject *array, Py_ssize_t owners)
 {
-    if (!IS_REAL(array) || Py_REFCNT(array) > owners ||
+    if (!IS_REAL(array) || is_held_beyond(array, owners) ||
         !PyArray_ISWRITEABLE((PyArrayObject *)array)) {
         return 0;
     }
     PyObject *base = PyArray_BASE((PyArrayObject *)array);
     while (base != NULL && PyArray_Check(base)) {
-        if (Py_REFCNT(base) > 1) {
+        if (is_held_beyond(base, 1)) {
             return 0;
         }
         base = PyArray_BASE((PyArrayObject *)base);
@@ -62,7 +62,7 @@ static int is_captured(PyObject *memory, const Edges *edges)
     for (Py_ssize_t at = 0; alive != NULL && at < count; at++) {
         PyObject *leaf = PyList_GET_ITEM(leaves, at);
         Py_ssize_t held = edges_to(edges, leaf);
-        int is_held = Py_REFCNT(leaf) - 1 > held + 1;
+        int is_held = is_held_beyond(leaf, held + 2);
         found |= is_held;
         if (is_held || held >= 0) {
             kept++;
@@ -100,7 +100,7 @@ static int is_free(PyObject *node, const Edges *edges)
     if (held < 0 && PyErr_Occurred()) {
         return -1;
     }
-    return Py_REFCNT(node) <= (held < 0 ? 0 : held) + 1 && is_unseen(value, 1);
+    return !is_held_beyond(node, (held < 0 ? 0 : held) + 1) && is_unseen(value, 1);
 }
 
 typedef struct {
@@ -198,7 +198,7 @@ static int put_operand(Key *key, PyObject *operand, PyObject *nodes, const Edges
     if (is_written < 0 || (held < 0 && PyErr_Occurred())) {
         return -1;
     }
-    int dies = Py_REFCNT(node) <= (held < 0 ? 0 : held) + 1;
+    int dies = !is_held_beyond(node, (held < 0 ? 0 : held) + 1);
     for (int axis = 0; axis < rank; axis++) {
         if (put(key, PyArray_STRIDES(array)[axis]) < 0) {
             return -1;
@@ -338,7 +338,7 @@ static int put_evaluated(Graph *graph, Py_ssize_t at)
     }
     const Edges edges = {NULL, &graph->table};
     Py_ssize_t held = edges_to(&edges, node);
-    int dies = Py_REFCNT(node) <= (held < 0 ? 0 : held) + 1;
+    int dies = !is_held_beyond(node, (held < 0 ? 0 : held) + 1);
     int is_written = graph->updates ? is_free(node, &edges) : 0;
     if (is_written < 0 || put(key, OPERAND) < 0 || put(key, type + 256 * rank) < 0
         || put(key, dies + 2 * is_written + 4 * (PyArray_ISWRITEABLE(array) != 0)) < 0
@@ -438,7 +438,7 @@ static int put_pending(Graph *graph, Py_ssize_t at)
     PyObject *node = PyList_GET_ITEM(graph->order, at), *src = NODE(node, src);
     PyObject *shape = NODE(node, shape);
     const Entry *entry = &graph->table.entries[entry_place(&graph->table, node)];
-    int keep = entry->root || (Py_REFCNT(node) > 1 + entry->edges && !is_full(node));
+    int keep = entry->root || (is_held_beyond(node, 1 + entry->edges) && !is_full(node));
     if (!PyTuple_Check(shape)) {
         return 0;
     }
