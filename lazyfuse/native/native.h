@@ -26,9 +26,9 @@
 #include <numpy/arrayscalars.h>
 #include <numpy/ufuncobject.h>
 
-/* Whether anybody holds an object beside so many references of ours, all that the caller knows of:
-   one too many only makes it look held. C asks for counts here alone, and Python in its module of
-   references. */
+/* Whether an object has more references than so many of ours, all that the caller knows of: the
+   program holds it, or looks as if it did. C asks for counts here alone, and Python in its module
+   of references. */
 static inline int is_held_beyond(PyObject *object, Py_ssize_t ours)
 {
     return Py_REFCNT(object) > ours;
