@@ -183,15 +183,11 @@ def peers(name: str) -> list[Library]:
 def _staying(name: str) -> Library:
     """Our library with results computed but not copied to the host: what the peers do."""
     usual = of_lazyfuse(f"{OURS} {name}, stays", name)
-    arrays = importlib.import_module("lazyfuse.arrays.ndarray")
-    compute = importlib.import_module("lazyfuse.runtime.scheduling.evaluate").compute
-    called = importlib.import_module("lazyfuse.runtime.events.decisions").CALLED
+    evaluate = importlib.import_module("lazyfuse").evaluate
     device = _open(name)
 
     def force(result: Any) -> Any:
-        parts = result if type(result) is tuple else (result,)
-        ours = [part for part in parts if arrays.ndarray in type(part).__mro__]  # scalars, too
-        compute([arrays.node_of(part) for part in ours], called)
+        evaluate(*(result if type(result) is tuple else (result,)))
         device.wait()
         return result
 

@@ -250,10 +250,8 @@ def test_one_file_of_each_language_asks_for_counts_of_references() -> None:
     """What counts mean changes with the interpreter: one place to change, and to read."""
     asking = {
         str(path.relative_to(ROOT))
-        for package in ("lazyfuse", "codegen", "devices")
-        for path in (ROOT / package).rglob("*.*")
-        if path.suffix in (".py", ".c", ".h")
-        and re.search(r"\b(getrefcount|Py_REFCNT)\b", path.read_text())
+        for path in (*FILES.values(), *IN_C)
+        if re.search(r"\b(getrefcount|Py_REFCNT)\b", path.read_text())
     }
     assert asking == {"codegen/graph/references.py", "lazyfuse/native/native.h"}
 

@@ -13,6 +13,7 @@ import ctypes
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -112,12 +113,21 @@ def prepare(sources: Iterable[Source], width: int = 32) -> None:
     options = [*device.BUILD_OPTIONS, "-cl-fp32-correctly-rounded-divide-sqrt"]
     options.append(f"-DLF_BYTES={width}")
     text = "\n".join(alone(each.text, number) for number, each in enumerate(missing))
-    with warnings.catch_warnings():  # NVIDIA's compiler talks of programs that it has built
-        warnings.simplefilter("ignore", cl.CompilerWarning)
+    with strict_compiler(context.devices[0]):
         program = cl.Program(context, text).build(options, cache_dir=False)
     for number, each in enumerate(missing):
         kernel = cl.Kernel(program, f"{each.name}_{number}")
         _programs[each, width] = OpenCLProgram(each, kernel)
+
+
+@contextmanager
+def strict_compiler(device: Any) -> Iterator[None]:
+    """What the compiler says of a text is an error; GPUs' talk of all that they have built."""
+    cl = pytest.importorskip("pyopencl")
+    is_cpu = device.type & cl.device_type.CPU
+    with warnings.catch_warnings():
+        warnings.simplefilter("error" if is_cpu else "ignore", cl.CompilerWarning)
+        yield
 
 
 def batches(seeds: Sequence[int]) -> Iterator[Sequence[int]]:

@@ -31,7 +31,7 @@ from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.promotion import Loop, intern_loop, spell
 from lazyfuse.devices.opencl import device as opencl
 from tests.codegen.kernel_tools import some_rounds
-from tests.codegen.opencl_tools import alone, batches
+from tests.codegen.opencl_tools import alone, batches, strict_compiler
 from tests.codegen.test_ops import (
     COMPARE_ONLY_VALUES,
     GROUPS,
@@ -140,10 +140,7 @@ def build(queue: Any, several: Iterable[list[Kernel]], options: list[str]) -> No
     missing = [text for text in texts if (queue.context, text, asked) not in _built]
     if not missing:
         return
-    with warnings.catch_warnings():
-        # GPUs' compilers talk of programs that are right
-        is_cpu = queue.device.type & cl.device_type.CPU
-        warnings.simplefilter("error" if is_cpu else "ignore", cl.CompilerWarning)
+    with strict_compiler(queue.device):
         whole = "\n".join(alone(text, number) for number, text in enumerate(missing))
         program = cl.Program(queue.context, whole).build([*OPTIONS, *options])
     for number, text in enumerate(missing):

@@ -63,6 +63,12 @@ def first_device() -> platforms.Found:
     return next((each for each in found if platforms.traits(each).kind == "cpu"), found[0])
 
 
+def kind_of(found: platforms.Found) -> str:
+    """What pyopencl says that a device is."""
+    types = pytest.importorskip("pyopencl").device_type
+    return "cpu" if found.device.type & types.CPU else "gpu"
+
+
 def new_device(share: bool = True, disk: DiskCache | None = None, **settings: str) -> OpenCL:
     """A device of its own context, with environment variables set while it is opened."""
     found = first_device()
@@ -75,7 +81,7 @@ def new_device(share: bool = True, disk: DiskCache | None = None, **settings: st
 
 def to_device(device: OpenCL, array: Array) -> Array:
     """An array that programs of the device can work on."""
-    return array if device.memory is None else device.memory.upload(np.ascontiguousarray(array))
+    return array if device.memory is None else device.memory.upload(array)
 
 
 def to_host(device: OpenCL, array: Array) -> Array:
@@ -93,7 +99,9 @@ def run(
     tasks: int | None = None,
 ) -> int:
     """Run a program on host arrays, through copies where the device has its own memory: flags."""
-    there = tuple(to_device(device, array) for array in arrays)
+    there = arrays
+    if device.memory is not None:
+        there = tuple(device.memory.upload(np.ascontiguousarray(array)) for array in arrays)
     launch = launch_of(there, scalars, chunks)
     if tasks is not None:
         launch.tasks = tasks

@@ -13,7 +13,9 @@ import pytest
 from lazyfuse.devices.base import DeviceError, Launch
 from lazyfuse.devices.opencl.device import OpenCL
 from tests.devices.opencl.opencl_sources import (
+    first_device,
     flags_of,
+    kind_of,
     new_device,
     opencl_source,
     quick_collections,
@@ -40,6 +42,7 @@ def device(request: pytest.FixtureRequest) -> Iterator[OpenCL]:
 def test_traits_say_what_the_device_is(device: OpenCL) -> None:
     traits = device.traits
     assert traits.name.startswith("opencl:")
+    assert traits.kind == kind_of(first_device())
     assert traits.languages == (("opencl",) if traits.kind == "cpu" else ("opencl-grid", "opencl"))
     assert traits.shares_memory == (device.memory is None)
     assert traits.model

@@ -17,7 +17,7 @@ from lazyfuse.devices.opencl import platforms, probe, selftest
 from lazyfuse.devices.opencl.device import OpenCL
 from lazyfuse.devices.opencl.failures import faults
 from lazyfuse.devices.pools.disk_cache import DiskCache
-from tests.devices.opencl.opencl_sources import child_environment, first_device, new_device
+from tests.devices.opencl.opencl_sources import child_environment, first_device, kind_of, new_device
 
 ROOT = Path(__file__).parents[3]
 
@@ -59,7 +59,7 @@ def test_the_list_tells_what_each_device_is() -> None:
     assert entry.available
     assert entry.traits is not None
     assert entry.traits.model in entry.reason
-    assert entry.traits.kind == platforms.traits(found).kind
+    assert entry.traits.kind == kind_of(found)
     assert registry._made == {}, "listing opens nothing"
 
 
@@ -260,15 +260,18 @@ def test_E4_examinations_are_remembered_on_disk(
     disk = DiskCache(str(tmp_path), 1 << 20)
     for _ in range(3):
         assert new_device(disk=disk).width == 16
-    widths = ["width"] if platforms.traits(first_device()).kind == "cpu" else []
+    found = first_device()
+    widths = ["width"] if kind_of(found) == "cpu" else []
     assert asked == [*widths, "self-test"]
     for name in disk.names("device-"):
         disk.put(name, b"{}")
     assert new_device(disk=disk).width == 16
     assert asked == [*widths, "self-test"] * 2
     kept = [json.loads(disk.get(name) or b"") for name in disk.names("device-")]
-    shares = platforms.traits(first_device()).shares_memory
-    expected = [{"shares": shares}, *[{each: 16} for each in widths]]
+    expected = [
+        {"shares": bool(found.device.host_unified_memory)},
+        *[{each: 16} for each in widths],
+    ]
     assert sorted(kept, key=str) == sorted(expected, key=str)
 
 
