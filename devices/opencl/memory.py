@@ -23,6 +23,7 @@ from ..base import Array, DeviceError
 from ..caches import Group, pools
 from ..pools.buffers import BufferPool
 from .failures import device_error, faults, out_of_memory
+from .pinned import pin_of, send
 from .queue import Queue
 
 _START = 1 << 62  # far above every address of a process, and positive as a signed number
@@ -92,6 +93,7 @@ class Transfers:
     uploaded_bytes: int = 0
     gathers: int = 0
     gathered_bytes: int = 0
+    pinned_bytes: int = 0
     copies: int = 0
     copied_bytes: int = 0
 
@@ -197,7 +199,7 @@ class Blocks:
             flat = _flat(array)
             if self._is_narrow(array.dtype):
                 flat = _narrowed(flat)
-            self._transfer("upload", self._uploads, buffer, flat, wait_for=after)
+            self._transfer("upload", self._uploads, buffer, flat, copy=send, wait_for=after)
             self.transfers.uploaded_bytes += flat.nbytes
         self.transfers.uploads += 1
         return made
@@ -219,8 +221,11 @@ class Blocks:
         """Copy bytes of a block to the host."""
         commands, stop = self.queue.commands, start + flat.nbytes
         if not block.narrow:
-            self._transfer("gather", commands, flat, block.buffer, src_offset=start)
+            pin = pin_of(_last_base(flat), flat.nbytes, self.queue.context, self.dead)
+            copy = pin and pin.fetch
+            self._transfer("gather", commands, flat, block.buffer, copy=copy, src_offset=start)
             self.transfers.gathered_bytes += flat.nbytes
+            self.transfers.pinned_bytes += flat.nbytes if pin is not None else 0
             return
         first, last = start // 8, -(-stop // 8)
         floats = np.empty(last - first, np.float32)
@@ -329,11 +334,13 @@ class Blocks:
                 raise DeviceError(f"{problem}, {size} bytes") from error
             raise self.queue.failure(error, "allocate") from error
 
-    def _transfer(self, doing: str, commands: Any, target: Any, source: Any, **how: Any) -> None:
+    def _transfer(
+        self, doing: str, commands: Any, target: Any, source: Any, copy: Any = None, **how: Any
+    ) -> None:
         self.queue.check()
         try:
             faults.strike(doing)
-            self._copy(commands, target, source, **how)
+            (copy or self._copy)(commands, target, source, **how)
         except self.queue.errors as error:
             raise self.queue.failure(error, doing, afterwards=True) from error
 

@@ -42,9 +42,9 @@ def default_limit() -> int:
 
 
 class _Block:
-    """Raw memory and the address of its first aligned byte."""
+    """Raw memory, the address of its first aligned byte, and what a device keeps with it."""
 
-    __slots__ = ("address", "memory", "since", "size")
+    __slots__ = ("address", "memory", "pin", "since", "size")
 
     def __init__(self, size: int) -> None:
         self.memory = np.empty(size + ALIGNMENT, dtype=np.uint8)
@@ -52,6 +52,7 @@ class _Block:
         self.address = start + -start % ALIGNMENT
         self.size = size
         self.since = 0.0
+        self.pin: Any = None
 
 
 class _Lease(ctypes.c_char * (1 << 62)):  # type: ignore[misc]

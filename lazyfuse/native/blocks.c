@@ -90,6 +90,11 @@ static void lease_dealloc(Lease *self)
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
+static PyMemberDef lease_members[] = {
+    {"_block", T_OBJECT, offsetof(Lease, block), READONLY, "The block."},
+    {NULL, 0, 0, 0, NULL},
+};
+
 PyTypeObject LeaseType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "lazyfuse._native.Lease",
@@ -97,6 +102,7 @@ PyTypeObject LeaseType = {
     .tp_basicsize = sizeof(Lease),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_dealloc = (destructor)lease_dealloc,
+    .tp_members = lease_members,
 };
 
 /* The block of that size that was used last (new); NULL: none is free, or an exception. */

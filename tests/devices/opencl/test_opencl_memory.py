@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,8 @@ import pytest
 
 from lazyfuse.devices.base import Array, DeviceError
 from lazyfuse.devices.opencl.device import OpenCL
-from lazyfuse.devices.opencl.memory import Blocks
+from lazyfuse.devices.opencl.memory import Blocks, _last_base
+from lazyfuse.devices.opencl.pinned import AT_ONCE, LEAST, Pin
 from tests.devices.opencl.opencl_sources import (
     flags_of,
     new_device,
@@ -175,8 +177,75 @@ def test_U4_transfers_are_counted(memory: Blocks) -> None:
     grown = {name: after[name] - before[name] for name in after}
     assert grown == {
         "uploads": 1, "uploaded_bytes": 8000, "gathers": 1, "gathered_bytes": 80,
-        "copies": 1, "copied_bytes": 8000,
+        "pinned_bytes": 0, "copies": 1, "copied_bytes": 8000,
     }  # fmt: skip
+
+
+def test_U4_memory_that_serves_again_is_pinned(device: OpenCL, memory: Blocks) -> None:
+    count = LEAST // 4
+    x, y = memory.upload(ramp(count)), memory.upload(-ramp(count))
+    device.buffers.clear()
+    start = memory.transfers.pinned_bytes
+    found = [memory.gather(x)]
+    assert memory.transfers.pinned_bytes == start
+    for each, expected in ((y, -ramp(count)), (x[count // 4 :], ramp(count)[count // 4 :])):
+        found.clear()
+        found.append(memory.gather(each))
+        assert (found[0] == expected).all()
+    assert memory.transfers.pinned_bytes == start + 8 * count  # another size has another block
+    found.clear()
+    found.append(memory.gather(y[: count // 2 + 1][::-1]))
+    found[0][:] = 7.0  # the host's, as other memory
+    assert (found[0] == 7.0).all()
+    assert (memory.gather(y) == -ramp(count)).all()
+
+
+def test_pinned_memory_lives_until_the_driver_has_let_it_go(device: OpenCL, memory: Blocks) -> None:
+    count = LEAST // 8
+    x = memory.upload(ramp(count))
+    device.buffers.clear()
+    memory.clear()
+    for _ in range(3):
+        memory.gather(x)
+    block: Any = _last_base(memory.gather(x))._block
+    assert type(block.pin) is Pin
+    buffer, alive = block.pin.buffer, weakref.ref(block.memory)
+    del block
+    device.buffers.clear()
+    assert len(memory.dead) == 1
+    assert memory.dead[0] is buffer
+    del buffer
+    assert alive() is not None
+    memory.clear()
+    assert alive() is None
+    assert not memory.dead
+    assert (memory.gather(x) == ramp(count)).all()
+
+
+def test_large_memory_is_pinned_at_once(device: OpenCL, memory: Blocks) -> None:
+    device.buffers.clear()
+    start = memory.transfers.pinned_bytes
+    values = ramp(AT_ONCE // 8 + 5)
+    values.flags.writeable = False
+    assert (memory.gather(memory.upload(values[5:])) == values[5:]).all()
+    assert memory.transfers.pinned_bytes == start + AT_ONCE
+
+
+def test_memory_that_the_driver_does_not_pin_serves_as_before(
+    device: OpenCL, memory: Blocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cl = pytest.importorskip("pyopencl")
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise cl.MemoryError
+
+    device.buffers.clear()
+    monkeypatch.setattr(cl, "Buffer", refused)
+    start = memory.transfers.pinned_bytes
+    for size in (LEAST, LEAST, LEAST, AT_ONCE):
+        values = ramp(size // 8)
+        assert (memory.gather(memory.upload(values)) == values).all()
+    assert memory.transfers.pinned_bytes == start
 
 
 def test_C10_a_block_is_free_when_its_last_view_is_gone(memory: Blocks) -> None:
