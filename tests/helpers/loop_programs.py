@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import json
 import random
+import signal
 import sys
 import warnings
 from collections.abc import Iterator
@@ -606,6 +607,27 @@ def at_once() -> Any:
     return take_over
 
 
+class _Endless(BaseException):
+    """Python itself does not end: a program squares an integer turn by turn."""
+
+
+_MOST_SECONDS = 20
+
+
+@contextmanager
+def _limited(seconds: int) -> Iterator[None]:
+    def end(*_: Any) -> None:
+        raise _Endless
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def compare(seeds: range, lazily: bool = False) -> dict[str, Any]:
     """Run programs both ways; what differs, and how much ran compiled."""
     import lazyfuse
@@ -615,11 +637,17 @@ def compare(seeds: range, lazily: bool = False) -> dict[str, Any]:
     sys.set_int_max_str_digits(0)
     take_over = at_once()
     found: list[Any] = []
+    endless: list[int] = []
     reached = left = turns = 0
     refused: dict[str, int] = {}
     for seed in seeds:
         program = Program(seed)
-        expected = program.told(numpy, False)
+        try:
+            with _limited(_MOST_SECONDS):
+                expected = program.told(numpy, False)
+        except _Endless:
+            endless.append(seed)
+            continue
         before = len(take_over.loops)
         if lazily:
             got = program.told(lazyfuse, True, lazyfuse.array)
@@ -639,7 +667,8 @@ def compare(seeds: range, lazily: bool = False) -> dict[str, Any]:
             which = [k for k, (a, b) in enumerate(zip(expected, got, strict=True)) if a != b]
             found.append((seed, which))
     return {
-        "found": found, "programs": len(seeds), "reached": reached, "left": left, "turns": turns,
+        "found": found, "programs": len(seeds), "endless": endless, "reached": reached,
+        "left": left, "turns": turns,
         "refused": dict(sorted(refused.items(), key=lambda each: -each[1])[:12]),
     }  # fmt: skip
 
