@@ -2,11 +2,13 @@
 
     python -m benchmarks.loops everyday [--programs a,b] [--rounds 3]
     python -m benchmarks.loops npbench  [--programs a,b] [--rounds 11] [--preset S]
+    python -m benchmarks.loops textbook [--programs a,b] [--rounds 11]
     python -m benchmarks.loops variants [--programs a,b] [--rounds 11] [--preset S]
 
-Python and the launcher run the same files by turns, in processes of their own; `npbench` has
-`numba.njit` beside them, `variants` the same programs with small differences. The programs of
-`everyday` are in benchmarks/loops/programs: a file's name stands for all of its programs.
+Python and the launcher run the same files by turns, in processes of their own; `npbench` and
+`textbook` (textbook.py) have `numba.njit` beside them, `variants` the same programs with small
+differences. The programs of `everyday` are in benchmarks/loops/programs: a file's name stands for
+all of its programs.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.loops import everyday, npbench, variants
+from benchmarks.loops import everyday, npbench, textbook, variants
 from benchmarks.loops.everyday import Found
 from benchmarks.loops.npbench import Row
 
@@ -29,7 +31,7 @@ def main(given: Sequence[str]) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", choices=("everyday", "npbench", "variants"))
+    parser.add_argument("what", choices=("everyday", "npbench", "textbook", "variants"))
     parser.add_argument("--programs", default="", help="names, with commas")
     parser.add_argument("--rounds", type=int, help="of turns")
     parser.add_argument("--preset", default="S", help="of NPBench: S, M, L or paper")
@@ -44,9 +46,13 @@ def main(given: Sequence[str]) -> None:
         if options.reasons:
             print(everyday.reasons(found))
     else:
+        is_textbook = options.what == "textbook"
         names = options.programs.split(",") if options.programs else npbench.NAMES
-        kind = npbench if options.what == "npbench" else variants
-        rows = measured = kind.run(names, options.preset, options.rounds or 11, options.warm)
+        if is_textbook and not options.programs:
+            names = textbook.NAMES
+        preset = "" if is_textbook else options.preset
+        kind = variants if options.what == "variants" else npbench
+        rows = measured = kind.run(names, preset, options.rounds or 11, options.warm)
         print(npbench.summary(measured))
         if options.reasons:
             for row in measured:

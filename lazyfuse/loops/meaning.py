@@ -17,6 +17,7 @@ from lazyfuse.loops import kinds
 from lazyfuse.loops.kinds import OTHER, UNBOUND, ArrayKind
 from lazyfuse.loops.names import stored
 from lazyfuse.loops.objects import Held, Letter
+from lazyfuse.loops.quick import Span
 from lazyfuse.loops.text import (
     ARENA,
     FINISHED,
@@ -113,6 +114,7 @@ class Writer(Turns):
                     begin.append(f"  {self.variable(name, kind)}_tag = False")
         begin += [f"  {each} = int64(0)" for each in sorted(self.own)]
         begin += [f"  {each}_size = int64(0)" for each in sorted(self.own)]
+        begin += [f"  {each} = int64(0)" for each in self.zeros]
         begin += [f"  arena = meta[{ARENA}]", "  depth = int64(0)"]
         for name, (block, code) in self.blocks.items():
             room = f"{16 * block} * meta[{ROOM}]"
@@ -192,6 +194,7 @@ class Writer(Turns):
         with self.loop_of(unit) as again:
             if "*" in self.entry:
                 item = self.items(ast.parse(self.entry["*"], mode="eval").body)[1]
+            mark = len(self.lines)
             self.open("while (cur < stop) if step > 0 else (cur > stop):")
             self.assign(unit.target, item("cur"))
             self.patience("1")
@@ -200,6 +203,7 @@ class Writer(Turns):
             again()
             self.put("cur = cur + step")
             self.close()
+            self.quickly(unit, mark, Span("now", "cur", "stop", 1), item, "step == 1")
         self.note(FINISHED)  # `break` has left, with its own code
 
     def body(self, statements: list[ast.stmt]) -> None:
@@ -357,7 +361,7 @@ class Writer(Turns):
                 return
             if not isinstance(before, Number):
                 raise Leaves("an array")
-            value = self.binary(node.op, before, self.number(node.value))
+            value = self.changed(node.target.id, node.op, before, self.number(node.value))
             self.settle()
             self.store_name(node.target.id, value)
             return

@@ -23,6 +23,7 @@ LARGE = 1 << 16
 recorded, and run on all cores.
 """
 PATIENCE = 1 << 20  # turns, with all statements in them, after which signals are looked at
+LOOKED = 1 << 60  # as many turns: they have been looked at, and the loop is to be left
 
 
 class Refused(Exception):
@@ -199,7 +200,7 @@ def _is_known(kind: Any) -> bool:
     return isinstance(kind, (str, View, ArrayKind, kinds.Sequence)) and kind != OTHER
 
 
-def _differ(first: Kinds, second: Kinds) -> bool:
+def differ(first: Kinds, second: Kinds) -> bool:
     """Whether names have other kinds; `Literal` is one, though it is equal to "int"."""
     return first != second or any(type(first[name]) is not type(second[name]) for name in first)
 
@@ -258,6 +259,7 @@ class Text:
         self.block = 0
         self.origins: list[str] = []
         self.own: set[str] = set()  # places of arrays of the loop's own
+        self.zeros: list[str] = []  # variables that are zero at first
         self.appended: set[str] = set()
         self.iterated: set[str] = set()
         self.makes_grids = False
@@ -466,8 +468,10 @@ class Text:
         first = self.at + (not self.called)
         self.put(f"patience = patience + {turns}")
         self.open(f"if patience > {PATIENCE}:")
+        was_asked = self.temp(f"patience >= {LOOKED}")
         self.put("patience = int64(0)")
-        with self.under("if True:" if self.memory.holds else "if asked(meta[0]) != 0:"):
+        asked = f"{was_asked} | (asked(meta[0]) != 0)"
+        with self.under("if True:" if self.memory.holds else f"if {asked}:"):
             self.put(self.out(first))
         self.close()
 
@@ -512,7 +516,7 @@ class Text:
         known = self.heads.get(node)
         if known is not None:
             entry = self.join(known, self.kinds, node)
-            if _differ(entry, known):
+            if differ(entry, known):
                 self.heads[node] = entry
                 raise Again
             self.lines += self.edge(self.kinds, known, self.indent)
@@ -532,7 +536,7 @@ class Text:
             found = head
             for each in ends:
                 found = self.join(found, each, node)
-            if _differ(found, head):
+            if differ(found, head):
                 self.heads[node] = found
                 raise Again
             if not self.dead:

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from lazyfuse.loops import kinds
-from lazyfuse.loops.calls import Calls
 from lazyfuse.loops.kinds import ArrayKind
 from lazyfuse.loops.names import stored
+from lazyfuse.loops.quick import Quick, Span
 from lazyfuse.loops.text import BROKE, FINISHED, Leaves, Refused
 from lazyfuse.loops.values import BITS, Elements, Known, Number, View
 
 
-class Turns(Calls):
+class Turns(Quick):
     """Writes loops."""
 
     def on_break(self, node: ast.Break) -> None:
@@ -114,12 +114,13 @@ class Turns(Calls):
         number = 0 if self.called else self.at
         begins = self.way(number) if number else 0
         self.temps += 1
-        now, last = f"now{self.temps}", self.temp(count)
+        now, begin, last = f"now{self.temps}", self.temp(begin), self.temp(count)
         if number:
             for name, text in (("stop", stop), ("step", step), ("cur", start)):
                 self.put(f"{name}_{number} = {text}")
         with self.loop_of(node) as again:
-            broke = self.loops[-1].broke
+            broke, mark = self.loops[-1].broke, len(self.lines)
+            span = Span(now, begin, last, by or 1)
             self.open(f"for {now} in range({begin}, {last}, {by or 1}):")
             if number:
                 self.put(f"cur_{number} = {now if by else item(now).text}")
@@ -129,6 +130,7 @@ class Turns(Calls):
             self.body(node.body)
             again()
             self.close()
+            self.quickly(node, mark, span, item)
         if node.orelse:
             self._choice(f"not {broke}", node, node.orelse, [])
 

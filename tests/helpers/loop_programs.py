@@ -224,6 +224,43 @@ HEADS = [
     "for V in range(m):", "for V in range(<E>):",
     "while s < <I> and GUARD < 40:", "while GUARD < 30:", "for V in range(0, <I> % 6, 1):",
 ]  # fmt: skip
+PLAIN = {
+    "heads": [
+        "for V in range(<E>):", "for V in range(1, n):", "for V in range(n - 1, -1, -1):",
+        "for V in range(0, 9, 2):", "for V in range(k, m + 1):", "for V in range(<I> % 9):",
+        "for V in range(n + 3):", "for d in v:", "for x3 in w[:k]:",
+    ],
+    "statements": [
+        "v[<X>] = <F>", "w[<X>] -= <F>", "v[<X>] *= <F>", "A[<X>, <Y>] = <F>",
+        "B[<X>, <Y>] += <F>", "A[<X>][<Y>] = <F>", "p[<X>] = <I>", "p[<X>] += <I>",
+        "q[<X>] = <N>", "q[<X>] += <I>", "u[<X>] = <I>", "f[<X>] = <F>", "f[<X>] += f[<X>]",
+        "D[<X>, <Y>] = <I>", "mask[<X>] = <B>", "x += <F>", "x *= <F>", "y -= <F>",
+        "y += <F> * <F>", "s += <I>", "c -= <I>", "s += 1", "s -= 3 * i", "c *= 2", "z = <F>",
+        "d = <I>", "x3 = v[<X>]", "o = <N>", "m = m - 1 if m > 4 else 8", "y /= <F>", "z = x",
+        "k = <X>", "u[<X>] += 1", "S[<X>, <Y>] = <F>", "x = x if x < <F> else <F>",
+    ],
+    "X": [
+        "i", "j", "k", "i - 1", "j + 1", "n - 1 - i", "2 * j", "i + j", "i + k - 1", "m - j",
+        "-1", "2", "k * 2 - i", "-i", "-j", "i + 0", "j % 3",
+    ],
+    "Y": [
+        "i", "j", "k", "j - 1", "1 + i", "0", "m - 1", "8 - j",
+    ],
+    "I": [
+        "(<I> + <I>)", "(<I> - <I>)", "(<I> * 3)", "p[<X>]", "p[<X>]", "(<I> % 7)",
+        "(<I> // <I>)", "(<I> & 3)", "(<I> >> 1)", "(<I> if <B> else <I>)", "max(<I>, <I>)",
+        "abs(<I>)", "D[<X>, <Y>]",
+    ],
+    "F": [
+        "(<F> + <F>)", "(<F> - <F>)", "(<F> * <F>)", "(<F> / <F>)", "(<F> * 0.5)", "v[<X>]",
+        "w[<X>]", "A[<X>, <Y>]", "B[<X>, <Y>]", "(-<F>)", "abs(<F>)", "(<F> if <B> else <F>)",
+        "(<F> * <I>)", "math.sqrt(abs(<F>))", "f[<X>]", "min(<F>, <F>)",
+    ],
+    "B": [
+        "(<F> > <F>)", "(<I> < <I>)", "(<N> == <I>)", "mask[<X>]", "(<B> and <B>)",
+    ],
+}  # fmt: skip
+"""What loops over elements alone consist of: there are texts without questions (quick.py)."""
 TEXT = """
 def helper(a, b):
     if a > b:
@@ -370,6 +407,7 @@ class Program:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
+        self.is_plain = seed % 4 == 3
         self.lines: list[str] = []
         self.budget = self.rng.randint(2, 9)
         while self.budget > 0:
@@ -390,7 +428,10 @@ class Program:
             if at is None:
                 break
             kind = text[at + 1]
-            if kind == "E":
+            plain = PLAIN.get(kind) if self.is_plain else None
+            if plain is not None and (kind in "XY" or (depth > 0 and rng.random() < 0.7)):
+                made, depth = rng.choice(plain), depth - (kind not in "XY")
+            elif kind == "E":
                 made = rng.choice(["n", "m", "n - 1", "i + 1", "4", "0", "j"])
             elif kind in "RGWVZ":
                 few = {"R": 4, "G": 12, "W": 8, "V": 3, "Z": 3}[kind]
@@ -406,7 +447,9 @@ class Program:
     def _loop(self, depth: int, indent: int) -> None:
         rng = self.rng
         pad = "    " * indent
-        head = self._fill(rng.choice(HEADS).replace("V", "ijk"[depth]), 1)
+        head = self._fill(
+            rng.choice(PLAIN["heads"] if self.is_plain else HEADS).replace("V", "ijk"[depth]), 1
+        )
         guard = f"g{len(self.lines)}" if head.startswith("while") else ""
         if guard:
             self.lines.append(f"{pad}{guard} = 0")
@@ -431,7 +474,7 @@ class Program:
                 self._loop(depth, indent)
             elif roll < 0.32 and indent < 6:
                 self.lines.append(f"{pad}if {self._fill('<B>', 2)}:")
-                if rng.random() < 0.2:
+                if rng.random() < (0.05 if self.is_plain else 0.2):
                     self.lines.append(f"{pad}    {rng.choice(['break', 'continue'])}")
                 else:
                     self._body(depth, indent + 1)
@@ -439,7 +482,7 @@ class Program:
                         self.lines.append(f"{pad}else:")
                         self._body(depth, indent + 1)
             else:
-                text = rng.choice(STATEMENTS)
+                text = rng.choice(PLAIN["statements"] if self.is_plain else STATEMENTS)
                 if text.startswith(RARE) and rng.random() < 0.8:
                     text = "pass"
                 self.lines.append(pad + self._fill(text, rng.choice([0, 1, 1, 2, 3])))
@@ -585,7 +628,7 @@ def code_of(text: str, name: str, compiled: bool) -> Any:
 def compiled_at_once() -> Iterator[None]:
     """In a test, every loop is compiled before its second turn."""
     from lazyfuse import config
-    from lazyfuse.loops import prepared, take_over
+    from lazyfuse.loops import prepared, quick, take_over
 
     prepared._of_text.cache_clear()  # its loops were taken from the list
     before = len(take_over.loops)
@@ -593,14 +636,17 @@ def compiled_at_once() -> Iterator[None]:
         patch.setattr(take_over, "HOT", -1.0)
         patch.setattr(take_over, "_SHORT", -1.0)
         patch.setattr(take_over, "_PART", 0.0)
+        patch.setattr(quick, "LEAST", 1)
+        patch.setattr(quick, "MOST", 3)
         yield
     del take_over.loops[before:]
 
 
 def at_once() -> Any:
     """Let every loop be compiled before its second turn."""
-    from lazyfuse.loops import take_over
+    from lazyfuse.loops import quick, take_over
 
+    quick.LEAST, quick.MOST = 1, 3  # more text is reached
     take_over.HOT = take_over._SHORT = -1.0
     take_over._PART = 0.0
     take_over._LEAVES = 1 << 40
