@@ -49,9 +49,9 @@ _BY_VALUE = (int, ndarray, np.ndarray)
 """Types of which some values have a kind, and others have none."""
 _FRAMES, _DEEPEST = 50, 2_000
 """Python's frames that are left alone, and how deep functions go at most on a thread's stack."""
-_TABLE = ctypes.addressof(TABLE)
+TABLE_ADDRESS = ctypes.addressof(TABLE)
 _PENDING = -2
-"""What C says where an array has to be exported first (native/entering.c)."""
+"""What C says where an array has to be exported first (native/entering)."""
 
 
 class Room(NamedTuple):
@@ -91,8 +91,11 @@ class Version:
             for code, left in meant.leaves.items()
         }
         self.loops = [(at, addresses(each, index)) for each, index, at in meant.functions]
-        self.is_plain = meant.makes is None and not (
-            self.loops or meant.blocks or meant.appended or meant.logs or written or meant.recurses
+        self.blocks = 0 if meant.grids or NATIVE is None else meant.blocks  # which C provides
+        self.is_plain = (
+            meant.makes is None
+            and self.blocks == meant.blocks
+            and not (self.loops or meant.appended or meant.logs or written or meant.recurses)
         )
         self.rows = self._packed(entry, held) if NATIVE is not None else None
         self.packed_exits = {code: _packed_exit(each) for code, each in self.exits.items()}
@@ -127,19 +130,19 @@ class Version:
         values when it returns.
         """
         words = self.Words(*first)
-        words[OBJECTS] = _TABLE
+        words[OBJECTS] = TABLE_ADDRESS
         if held is None:
-            filled = NATIVE.loop_fill(self.rows, values, words)
+            filled = NATIVE.loop_fill(self.rows, values, words, self.blocks)
             if filled == _PENDING and not any(map(is_in_chunks, values)):
                 # whatever happens meanwhile, reads and writes go to this memory
                 ready = [export(x) if type(x) is ndarray else x for x in values]
-                filled = NATIVE.loop_fill(self.rows, ready, words)
+                filled = NATIVE.loop_fill(self.rows, ready, words, self.blocks)
         else:
             filled = self._values(words, held)
         if type(filled) is int:
             return None
         # what is in `filled` lives until the loop has run
-        if self.is_plain:
+        if self.is_plain and (held is None or not self.blocks):
             code, found = self._run(words)
             if found is None:
                 found = self._left(code, words, held or self._by_name(values), is_ours=False)
@@ -157,6 +160,10 @@ class Version:
             if value is not UNBOUND:
                 setattr(held[name], attribute, value)
         return code, found[:count], words
+
+    def left(self, code: int, words: Any, values: list[Any]) -> list[Any]:
+        """The values that a loop which makes no arrays has given to names."""
+        return self._left(code, words, self._by_name(values), is_ours=False)
 
     def _by_name(self, values: list[Any]) -> dict[str, Any]:
         return dict(zip(self.names, values, strict=True))

@@ -7,7 +7,7 @@ runs, if there is one:
         for TARGET in .part:
             BODY
         else:
-            if .part.__class__ is LOOP.kind and .part.wants():
+            if .part.__class__ in LOOP.kinds and .part.wants():
                 .exit = .part.run((names...)); names... = .exit.values; .at = .exit.at
                 for .turn in .exit.turns:
                     GUARDED BODY (leaving.py)
@@ -204,7 +204,7 @@ _LOOP, _PART, _EXIT, _AT, _TURN, _GIVEN = [
 
 _BACK = f"if {_EXIT}.values[loop__k] is not {_LOOP}.unbound: loop__name = {_EXIT}.values[loop__k]"
 _BETWEEN = f"""\
-        if {_PART}.__class__ is {_LOOP}.kind and {_PART}.wants():
+        if {_PART}.__class__ in {_LOOP}.kinds and {_PART}.wants():
             try:
                 {_GIVEN} = loop__values
             except {_LOOP}.no_name:

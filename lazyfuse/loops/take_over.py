@@ -18,10 +18,11 @@ from collections.abc import Iterator
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
+from lazyfuse.arrays.base import NATIVE
 from lazyfuse.arrays.conversion import FOREIGN  # noqa: F401  (completes the array type)
 from lazyfuse.devices.caches import register
 from lazyfuse.loops import kinds
-from lazyfuse.loops.entering import Version, is_in_chunks
+from lazyfuse.loops.entering import TABLE_ADDRESS, Version, is_in_chunks
 from lazyfuse.loops.items import MARK, Items, Listed, cut, form, items_of, length
 from lazyfuse.loops.kinds import OTHER, RANGE, UNBOUND
 from lazyfuse.loops.leaving import copied
@@ -99,9 +100,9 @@ class Loop:
 
     __slots__ = (
         "asked", "compiled_seconds", "compiled_turns", "entered", "forever", "is_dead", "items",
-        "kind", "latest", "left", "missed", "names", "no_name", "node", "on", "path", "paths",
-        "ready", "refused", "seconds", "skips", "stored", "strange", "tick", "turns", "unbound",
-        "versions", "written",
+        "kinds", "latest", "left", "missed", "names", "no_name", "node", "on", "parts", "path",
+        "paths", "ready", "refused", "seconds", "skips", "stored", "strange", "tick", "turns",
+        "unbound", "versions", "written",
     )  # fmt: skip
 
     def __init__(
@@ -114,7 +115,10 @@ class Loop:
         self.tick: Any = itertools.repeat(True).__next__
         self.skips = _SKIPPED
         self.forever = (itertools.repeat(None),)
-        self.kind, self.items = Run, items_of
+        self.kinds, self.items = _KINDS, items_of
+        self.parts: Any = self.by_python
+        if NATIVE is not None:
+            self.parts = NATIVE.LoopEntrance(self, Loop.by_python, _left, is_watched, UNBOUND)
         self.unbound = UNBOUND
         self.no_name = NameError
         self.seconds = self.compiled_seconds = 0.0
@@ -132,16 +136,35 @@ class Loop:
         """A function is pickled with its loops, which begin anew."""
         return Loop, (copied(self.node), self.names, self.stored, self.path)
 
-    def parts(self, items: Any = None) -> Iterator[Run]:
+    def by_python(self, items: Any = None) -> Iterator[Run]:
         """The parts of one execution of the loop."""
-        run = Run(self, items)
+        return self.following(Run(self, items))
+
+    def following(self, run: Run, has_begun: bool = False) -> Iterator[Run]:
+        """The parts of an execution that has begun, perhaps with its first part."""
         try:
-            yield run
+            if not has_begun:
+                yield run
             while run.count < 0 or run.at < run.count or run.at < run.recount():
                 yield run
         finally:
             if run.misses or not run.entered:
                 run.end()
+
+    def prepare(self, version: Version) -> None:
+        """A version fits: let C enter it where that takes nothing but words."""
+        self.ready, self.latest = True, version
+        if NATIVE is None:
+            return
+        if not version.is_plain or version.rows is None or self.paths or "(" in version.form:
+            self.parts.prepare()
+            return
+        pays = _SHORT * self.turns / self.seconds if self.turns > 10 and self.seconds else 0.0
+        self.parts.prepare(
+            version, version.rows, version.packed_exits, tuple(version.meant.constants),
+            version.entry, _POLL_ADDRESS, TABLE_ADDRESS, version.meant.words, version.blocks,
+            max(int(pays), 0), version.form == _FIRST,
+        )  # fmt: skip
 
     def give_up(self, why: str) -> None:
         """Python keeps this loop."""
@@ -321,14 +344,21 @@ class Run:
             if out is None:
                 self._missed()
                 return None
-        code, found, words = out
-        loop.compiled_seconds += time.perf_counter() - began
+        return self.ended(version, *out, first[1], first[3], time.perf_counter() - began)
+
+    def ended(
+        self, version: Version, code: int, found: list[Any], words: Any, begin: int, step: int,
+        seconds: float,
+    ) -> Exit:  # fmt: skip
+        """Where the compiled loop has stopped, which began at that turn."""
+        loop = self.loop
+        loop.compiled_seconds += seconds
         self.entered = True
-        turns = (words[CUR] - first[1]) // first[3]
+        turns = (words[CUR] - begin) // step
         loop.entered += 1
         loop.compiled_turns += turns
-        exit_ = Exit(code, items is None, found, words, version.meant)
-        if items is not None:
+        exit_ = Exit(code, self.items is None, found, words, version.meant)
+        if self.items is not None:
             self.at += turns + (exit_.at > 0)
         if exit_.at:
             self._left_at(exit_.at, version)
@@ -372,7 +402,7 @@ class Run:
                 loop.give_up(f"does not compile: {why}")
             loop.asked = loop.seconds + _PART
             return None
-        loop.ready, loop.latest = True, version
+        loop.prepare(version)
         return version, held
 
     def _made(
@@ -415,6 +445,22 @@ class Run:
             line = _line(loop.node, at)
             why = version.meant.reasons.get(at, "")
             loop.give_up(f"line {line}: Python has to do it, in many turns{why}")
+
+
+def _left(
+    loop: Loop, items: Any, version: Version, code: int, found: list[Any] | None, memory: bytes,
+    values: list[Any], began: tuple[int, int], seconds: float,
+) -> tuple[Exit, Iterator[Run]]:  # fmt: skip
+    """For C: where the compiled loop has stopped, and the parts that follow."""
+    words = version.Words.from_buffer_copy(memory)
+    if found is None:
+        found = version.left(code, words, values)
+    run = Run(loop, items)
+    return run.ended(version, code, found, words, *began, seconds), loop.following(run, True)
+
+
+_KINDS: Any = (Run, *([NATIVE.LoopEntry] if NATIVE is not None else []))
+"""What may be a part of an execution."""
 
 
 def _values(names: list[str], frame: FrameType) -> list[Any]:

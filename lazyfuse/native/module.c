@@ -225,7 +225,7 @@ static PyMethodDef functions[] = {
 
 static PyTypeObject *const types[] = {
     &CoreType, &UfuncCoreType, &QuickType, &NoteType, &SectionType, &NotesType, &RowsType,
-    &ReplayProgramType, &RealsType, &LeaseType,
+    &ReplayProgramType, &RealsType, &LeaseType, &LoopEntranceType, &LoopEntryType,
 };
 
 /* Fill the module. What this file and the others keep is the process's: it serves one interpreter,

@@ -686,8 +686,11 @@ PyObject *called_at_once(PyObject *op, PyObject *const *args, int count);
 /* The values of an operand that has them, as NumPy takes it (new); NULL without an exception. */
 PyObject *value_there(PyObject *x);
 OfferedFast exported_join;
-/* Entering hot loops of Python, and reading what they have assigned (entering.c). */
+/* As errstate.is_default. */
+int is_default_state(void);
+/* Hot loops of Python (entering/): from values to words and back, and entering in one step. */
 OfferedFast loop_call, loop_fill;
+extern PyTypeObject LoopEntranceType, LoopEntryType;
 /* Memory of the CPU's pool for a large result (new); an array over it, which steals it. */
 PyObject *large_room(int nd, npy_intp *dims, int type);
 PyObject *array_over(PyObject *value);

@@ -24,7 +24,7 @@ static int is_usual(void)
 }
 
 /* As errstate.is_default. */
-static int is_default(void)
+int is_default_state(void)
 {
     return hooks.plain && is_usual();
 }
@@ -62,12 +62,12 @@ static long error_bits(void)
 /* As recording.may_record. */
 int may_record(void)
 {
-    return is_default() || error_bits() >= 0;
+    return is_default_state() || error_bits() >= 0;
 }
 
 long ignored_errors(void)
 {
-    return is_default() ? 0 : error_bits();
+    return is_default_state() ? 0 : error_bits();
 }
 
 /* As nodes.caller: a location with the flags that are ignored there; steals `where`. */

@@ -3,16 +3,9 @@
    A row of 64-bit integers says for a name which kind its value must have and where its words are
    (entering.py: PACKED). What C does not know is Python's: it returns that the values do not fit. */
 
-#include "native.h"
+#include "entering.h"
 
 enum { KIND, INDEX, AT, DETAIL, FIRST, ROW }; /* the integers of a row */
-enum { MISFIT = -1, PENDING = -2 };    /* other kinds; an array that Python has to export */
-#define SMALL 40                       /* kinds.SMALL */
-
-typedef union {
-    npy_int64 whole;
-    double real;
-} Word;
 
 typedef int (*Compiled)(void *words, void *same);
 
@@ -164,27 +157,52 @@ static int value_words(PyObject *value, const npy_int64 *row, Word *words, npy_i
     }
 }
 
-/* loop_fill(rows, values, words): write what a loop begins with. A list of the length of the longest
-   axis, at least 64, and of the memory that the loop uses; or MISFIT, PENDING. */
+/* Working memory: room for `most` numbers of 16 bytes in each block. */
+static int scratch_words(Word *words, npy_int64 most, Py_ssize_t blocks, PyObject *kept)
+{
+    PyObject *memory = PyBytes_FromStringAndSize(NULL, 16 * (Py_ssize_t)most * blocks + 16);
+    int failed = memory == NULL || PyList_Append(kept, memory) < 0;
+    if (!failed) {
+        uintptr_t begin = (uintptr_t)PyBytes_AS_STRING(memory);
+        words[SCRATCH].whole = (npy_int64)(begin + -begin % 16);
+        words[ROOM].whole = most;
+    }
+    Py_XDECREF(memory);
+    return failed ? MISFIT : 0;
+}
+
+npy_int64 words_fill(PyObject *rows, PyObject *values, Word *words, Py_ssize_t blocks,
+                     PyObject *kept)
+{
+    const npy_int64 *row = (const npy_int64 *)PyBytes_AS_STRING(rows);
+    const npy_int64 *end = row + PyBytes_GET_SIZE(rows) / (Py_ssize_t)sizeof(*row);
+    npy_int64 most = 64;
+    int failed = 0;
+    for (; row < end && !failed; row += ROW) {
+        failed = value_words(PyList_GET_ITEM(values, row[INDEX]), row, words, &most, kept);
+    }
+    if (!failed && blocks > 0) {
+        failed = scratch_words(words, most, blocks, kept);
+    }
+    return failed ? failed : most;
+}
+
+/* loop_fill(rows, values, words, blocks): write what a loop begins with. A list of the length of the
+   longest axis, at least 64, and of the memory that the loop uses; or MISFIT, PENDING. */
 PyObject *loop_fill(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     Py_buffer memory;
-    if (count != 3 || !PyBytes_Check(args[0]) || !PyList_Check(args[1]) ||
+    Py_ssize_t blocks = count == 4 ? PyLong_AsSsize_t(args[3]) : -1;
+    if (blocks < 0 || !PyBytes_Check(args[0]) || !PyList_Check(args[1]) ||
         PyObject_GetBuffer(args[2], &memory, PyBUF_WRITABLE) < 0) {
         return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "loop_fill");
     }
-    const npy_int64 *row = (const npy_int64 *)PyBytes_AS_STRING(args[0]);
-    const npy_int64 *end = row + PyBytes_GET_SIZE(args[0]) / (Py_ssize_t)sizeof(*row);
-    npy_int64 most = 64;
     PyObject *kept = PyList_New(1);
-    int failed = kept == NULL ? MISFIT : 0;
-    for (; row < end && !failed; row += ROW) {
-        PyObject *value = PyList_GET_ITEM(args[1], row[INDEX]);
-        failed = value_words(value, row, memory.buf, &most, kept);
-    }
+    npy_int64 most =
+        kept == NULL ? MISFIT : words_fill(args[0], args[1], memory.buf, blocks, kept);
     PyBuffer_Release(&memory);
-    PyObject *first = PyErr_Occurred() ? NULL : PyLong_FromLongLong(failed ? failed : most);
-    if (failed || first == NULL) {
+    PyObject *first = PyErr_Occurred() ? NULL : PyLong_FromLongLong(most);
+    if (most < 0 || first == NULL) {
         Py_XDECREF(kept);
         return first;
     }
@@ -229,6 +247,22 @@ static PyObject *value_at(const npy_int64 *row, const Word *words, PyObject *unb
     return PyArray_Scalar((void *)raw, dtype, NULL);
 }
 
+PyObject *words_read(PyObject *rows, const Word *words, PyObject *unbound)
+{
+    const npy_int64 *row = (const npy_int64 *)PyBytes_AS_STRING(rows);
+    Py_ssize_t size = PyBytes_GET_SIZE(rows) / (Py_ssize_t)(ROW * sizeof(*row));
+    PyObject *values = PyList_New(size);
+    for (Py_ssize_t at = 0; values != NULL && at < size; at++, row += ROW) {
+        PyObject *value = value_at(row, words, unbound);
+        if (value == NULL) {
+            Py_CLEAR(values);
+            break;
+        }
+        PyList_SET_ITEM(values, at, value);
+    }
+    return values;
+}
+
 /* loop_call(entry, words, exits, unbound): run a loop. How it ended, and the values of the names
    that it assigns; None for these where `exits` has no rows for them: Python reads them. */
 PyObject *loop_call(PyObject *module, PyObject *const *args, Py_ssize_t count)
@@ -244,17 +278,7 @@ PyObject *loop_call(PyObject *module, PyObject *const *args, Py_ssize_t count)
     PyObject *rows = number == NULL ? NULL : PyDict_GetItemWithError(args[2], number);
     PyObject *values = NULL;
     if (rows != NULL && PyBytes_Check(rows)) {
-        const npy_int64 *row = (const npy_int64 *)PyBytes_AS_STRING(rows);
-        Py_ssize_t size = PyBytes_GET_SIZE(rows) / (Py_ssize_t)(ROW * sizeof(*row));
-        values = PyList_New(size);
-        for (Py_ssize_t at = 0; values != NULL && at < size; at++, row += ROW) {
-            PyObject *value = value_at(row, memory.buf, args[3]);
-            if (value == NULL) {
-                Py_CLEAR(values);
-                break;
-            }
-            PyList_SET_ITEM(values, at, value);
-        }
+        values = words_read(rows, memory.buf, args[3]);
     }
     PyBuffer_Release(&memory);
     PyObject *found = NULL;
