@@ -420,7 +420,9 @@ def _allocated(event: Event) -> list[int]:
 def _touched(event: Event) -> list[int]:
     if type(event) is LaunchEvent:
         scalars = [each.root for each in event.scalars if type(each) is BlockPart]
-        return scalars + [part.root for part in event.arrays]
+        # of a box, the program may read nothing; what asks for exceptions reads all
+        whole = [*event.inputs, *[part for _, part in event.sources]]
+        return scalars + [part.root for part in (*event.arrays, *whole)]
     if type(event) is Copy:
         return [event.target.root, event.source.root]
     if type(event) is Window:

@@ -12,7 +12,8 @@ import lazyfuse
 from lazyfuse import config
 from lazyfuse.arrays import base
 from lazyfuse.devices.pools import buffers
-from lazyfuse.runtime.capture import native_replay, tier_up
+from lazyfuse.runtime.capture import capture, native_replay, tier_up
+from lazyfuse.runtime.capture.replay import LaunchEvent
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.execution import program_tiers
 from lazyfuse.runtime.layout.copies import Copy
@@ -323,3 +324,40 @@ def test_small_evaluations_that_come_round_are_replayed() -> None:
         for _ in range(5):
             np.asarray(x > 0.5)
     assert counters.totals.decisions[decisions.REPLAYED] - before == 5
+
+
+def test_what_exceptions_are_looked_for_in_lives_until_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A launch may read nothing of an operand that has several sources, all of which are read
+    again where it has raised.
+    """
+    seen: list[tuple[Any, Any]] = []
+    dead = capture._dead
+
+    def noted(events: Any, kept: Any) -> Any:
+        seen.append((events, dead(events, kept)))
+        return seen[-1][1]
+
+    monkeypatch.setattr(capture, "_dead", noted)
+    start = np.random.default_rng(1).normal(size=(3, 18, 12))
+
+    def turn(xp: Any, w: Any, v: Any, k: int) -> Any:
+        edge = xp.pad(xp.pad(w[k], 1, mode="edge")[2:-2, 2:-2], 1)
+        rows = xp.pad(v * 0.0, (k, 2), mode="wrap")[k : k + 18, 1:13]
+        return edge / rows.sum(axis=1, keepdims=True)
+
+    with config.options(plan_after=0, eager_below=0), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        w, v = lazyfuse.array(start), lazyfuse.array(start[0])
+        for k in (0, 2) * 4:
+            found = np.asarray(turn(lazyfuse, w, v, k))
+            assert found.tobytes() == turn(np, start, start[0], k).tobytes()
+    wider = 0
+    for events, freed in seen:
+        for at, event in enumerate(events):
+            if type(event) is LaunchEvent:
+                roots = {part.root for _, part in event.sources}
+                wider += not roots <= {part.root for part in event.arrays}
+                assert roots.isdisjoint([root for each in freed[:at] for root in each])
+    assert wider
