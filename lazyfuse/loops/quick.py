@@ -28,6 +28,8 @@ MOST = 1024
 """Turns that are kept until it is known that none would have left: they lie in the first cache."""
 _MISSES = 4
 """Chunks that one execution of a compiled loop puts back before it tries no more of them."""
+_FACTOR = 1024
+"""The largest factor of a counter in an index."""
 _STATEMENTS = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.If, ast.Pass)
 _OVERFLOWS = re.compile(r"(add|sub)_overflows\((\w+), (\w+)\)")
 _HARMLESS = re.compile(r"\((\w+) < -?\d+\) \| \(\1 > \d{3,}\)|\w+ == 0\.0")
@@ -67,8 +69,10 @@ class _Pass:
         """Whether turns need what earlier ones have written: no vectors."""
         self.sums = _sums(node)
         """Names to which turns only add, or which they multiply."""
+        self.is_small: dict[str, bool] = {}
+        """Of these: whether what is added is so small that none leaves 64 bits."""
         self.results: set[str] = set()
-        """Those that are not finite after the last turn if they were not before."""
+        """Of these: those that are not finite after the last turn if they were not before."""
         self.before: dict[str, str] = {}
         """Numbers that are the same in all turns, and their names."""
         self.tests: list[str] = []
@@ -235,6 +239,9 @@ class Quick(Calls):
             return factor + other, total((rest, beside))
         if isinstance(node.op, ast.Sub):
             return factor - other, rest if beside == ZERO else f"{rest} - ({beside})"
+        if isinstance(node.op, ast.Mult) and isinstance(node.left, ast.Constant):
+            by = int(node.left.value)  # type: ignore[arg-type]
+            return (by * other, f"{rest} * ({beside})") if abs(by) <= _FACTOR else None
         if isinstance(node.op, ast.Mult) and not factor and not other:
             for text in (rest, beside):
                 quick.tests.append(f"({text} < {1 << 30}) & ({text} > {-(1 << 30)})")
@@ -247,6 +254,8 @@ class Quick(Calls):
         if found is None:
             return None
         factor, rest = found
+        if abs(factor) > _FACTOR:  # its products might not fit
+            return None
         if not factor:
             held = self._same(quick, f"{rest} + ({size} if {rest} < 0 else 0)")
             quick.tests.append(f"({held} >= 0) & ({held} < {size})")
@@ -305,9 +314,11 @@ class Quick(Calls):
         quick = self.quick
         if quick is None or name not in quick.sums:
             return self.binary(op, before, value)
-        if before.kind == value.kind == "int" and value.bits <= kinds.SMALL:
-            if isinstance(op, ast.Mult):
-                raise _Unfit
+        is_small = before.kind == value.kind == "int" and value.bits <= kinds.SMALL
+        is_small = is_small and not isinstance(op, ast.Mult)
+        if quick.is_small.setdefault(name, is_small) != is_small:
+            raise _Unfit  # what is asked for in one statement may leave no room for the other
+        if is_small:
             limit, sign = 1 << 61, "+" if isinstance(op, ast.Add) else "-"
             quick.tests.append(f"({before.text} < {limit}) & ({before.text} > {-limit})")
             return Number(self.temp(f"{before.text} {sign} {value.text}"), "int")

@@ -51,7 +51,12 @@ PROGRAMS = {
         c = -(2**63) + 20
         for i in range(40):
             c -= 1
-        out = t, c
+        t, c = 2**61 - 40, 2**63 - 2**61 - 5
+        for i in range(20):
+            t += c
+            t += 30
+            c = i
+        out = out, t, c
     """,
     "steps": """
         for i in range(n - 1, -1, -1):
@@ -64,6 +69,8 @@ PROGRAMS = {
             y[i] += 1.0
         for i in range(5, 5):
             y[i] = 100.0
+        for i in range(n // 2):
+            x[2 * i] = y[n - 1 - 2 * i] - x[2 * i + 1]
         out = i
     """,
     "out of range": """
