@@ -97,8 +97,8 @@ class Quick(Calls):
     ) -> None:
         """Put the quick text of a loop before its usual one, which begins at line `mark`."""
         fits = span.by and not self.called and self.routine is None and not self.memory.logs
-        inside = [x for each in node.body for x in ast.walk(each) if isinstance(x, ast.stmt)]
-        if not fits or not all(isinstance(each, _STATEMENTS) for each in inside):
+        statements = [each for each in _inside(node) if isinstance(each, ast.stmt)]
+        if not fits or not all(isinstance(each, _STATEMENTS) for each in statements):
             return
         usual, before = self.lines[mark:], (self.indent, self.kinds, dict(self.blocks))
         del self.lines[mark:]
@@ -407,10 +407,15 @@ def _plain(kind: Any) -> Any:
     return kind.kind if isinstance(kind, Maybe) else kind
 
 
+def _inside(node: ast.For) -> list[ast.AST]:
+    """The nodes of a loop's body."""
+    return [each for statement in node.body for each in ast.walk(statement)]
+
+
 def _is_serial(node: ast.For) -> bool:
     """Whether a turn reads an array at another place than where it, or another turn, writes."""
     written, read = dict[str, set[str]](), dict[str, set[str]]()
-    for each in [x for statement in node.body for x in ast.walk(statement)]:
+    for each in _inside(node):
         if isinstance(each, ast.Subscript) and isinstance(each.value, ast.Name):
             places = written if isinstance(each.ctx, ast.Store) else read
             places.setdefault(each.value.id, set()).add(ast.unparse(each.slice))
@@ -419,7 +424,7 @@ def _is_serial(node: ast.For) -> bool:
 
 def _sums(node: ast.For) -> set[str]:
     """The names that a loop's body assigns by `+=`, `-=` and `*=` alone."""
-    inside = [x for statement in node.body for x in ast.walk(statement)]
+    inside = _inside(node)
     changed = [
         each.target
         for each in inside

@@ -447,6 +447,9 @@ Offered spans_switch, spans_take, span_begin, span_end, span_skip;
     _(general_accumulate, "_general_accumulate") _(general_at, "_general_at")                      \
     _(general_outer, "_general_outer") _(general_reduceat, "_general_reduceat")                    \
     _(append, "append") _(pop, "pop")                                                              \
+    _(entered, "entered") _(compiled_turns, "compiled_turns")                                      \
+    _(compiled_seconds, "compiled_seconds")                                                        \
+    _(start, "start") _(stop, "stop") _(step, "step")                                              \
     _(axis, "axis") _(char, "char") _(check_limits, "check_limits") _(depth, "depth")              \
     _(device, "device") _(dtype, "dtype") _(filters, "filters") _(general, "_general")             \
     _(ignored, "ignored")                                                                          \

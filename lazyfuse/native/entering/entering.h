@@ -10,7 +10,10 @@ typedef union {
     double real;
 } Word;
 
-/* Words at the beginning, as in loops/text. */
+typedef int (*Compiled)(void *words, void *same);
+
+/* How a loop ends, and the words at the beginning, as in loops/text. */
+enum { FINISHED, BROKE };
 enum { ASKED, CUR, STOP, STEP, SCRATCH, ROOM, ARENA, END, LOG, LOGS, OBJECTS };
 enum { MISFIT = -1, PENDING = -2 }; /* other kinds; an array that Python has to export */
 #define SMALL 40                    /* kinds.SMALL */

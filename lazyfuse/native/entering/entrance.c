@@ -10,8 +10,6 @@
 
 #include <string.h>
 
-typedef int (*Compiled)(void *words, void *same);
-
 typedef struct {
     PyObject_HEAD
     vectorcallfunc call;
@@ -26,7 +24,6 @@ typedef struct {
 } Entrance;
 
 enum { NEW, PART, TURNS, ENDED };
-enum { FINISHED, BROKE };
 
 typedef struct {
     PyObject_HEAD
@@ -110,11 +107,11 @@ static int is_current(PyObject *constants)
     return 1;
 }
 
-static int add_to(PyObject *loop, const char *name, PyObject *amount)
+static int add_to(PyObject *loop, PyObject *name, PyObject *amount)
 {
-    PyObject *before = amount == NULL ? NULL : PyObject_GetAttrString(loop, name);
+    PyObject *before = amount == NULL ? NULL : PyObject_GetAttr(loop, name);
     PyObject *sum = before == NULL ? NULL : PyNumber_Add(before, amount);
-    int failed = sum == NULL || PyObject_SetAttrString(loop, name, sum) < 0;
+    int failed = sum == NULL || PyObject_SetAttr(loop, name, sum) < 0;
     Py_XDECREF(sum);
     Py_XDECREF(before);
     Py_XDECREF(amount);
@@ -143,9 +140,9 @@ static PyObject *ended(OneRun *self, Entrance *held, int code, const Word *words
         self->finished = code == FINISHED;
         self->broke = code == BROKE || self->items == NULL;
         self->state = ENDED;
-        int failed = add_to(held->loop, "entered", PyLong_FromLong(1)) < 0 ||
-                     add_to(held->loop, "compiled_turns", PyLong_FromLongLong(turns)) < 0 ||
-                     add_to(held->loop, "compiled_seconds", PyFloat_FromDouble(seconds)) < 0;
+        int failed = add_to(held->loop, name_entered, PyLong_FromLong(1)) < 0 ||
+                     add_to(held->loop, name_compiled_turns, PyLong_FromLongLong(turns)) < 0 ||
+                     add_to(held->loop, name_compiled_seconds, PyFloat_FromDouble(seconds)) < 0;
         return failed ? NULL : Py_NewRef(self);
     }
     PyObject *both = PyObject_CallFunction(
@@ -267,10 +264,10 @@ PyTypeObject LoopEntryType = {
 /* ------------------------------------------------------------------------------------- entrance */
 
 /* A small integer of a range; 0 where it is none. */
-static int bound_of(PyObject *range, const char *name, npy_int64 *bound)
+static int bound_of(PyObject *range, PyObject *name, npy_int64 *bound)
 {
     const long long limit = 1LL << SMALL;
-    PyObject *value = PyObject_GetAttrString(range, name);
+    PyObject *value = PyObject_GetAttr(range, name);
     int beyond = 0;
     long long found = value == NULL ? 0 : PyLong_AsLongLongAndOverflow(value, &beyond);
     Py_XDECREF(value);
@@ -288,9 +285,9 @@ static Py_ssize_t turns_of(Entrance *self, PyObject *items, OneRun *entry)
         return PY_SSIZE_T_MAX;
     }
     if (!self->takes_items) {
-        return PyRange_Check(items) && bound_of(items, "start", &entry->begin) &&
-                       bound_of(items, "stop", &entry->stop) &&
-                       bound_of(items, "step", &entry->step)
+        return PyRange_Check(items) && bound_of(items, name_start, &entry->begin) &&
+                       bound_of(items, name_stop, &entry->stop) &&
+                       bound_of(items, name_step, &entry->step)
                    ? PyObject_Size(items)
                    : 0;
     }

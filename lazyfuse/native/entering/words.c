@@ -7,8 +7,6 @@
 
 enum { KIND, INDEX, AT, DETAIL, FIRST, ROW }; /* the integers of a row */
 
-typedef int (*Compiled)(void *words, void *same);
-
 /* One of NumPy's arrays whose dtype, rank, last step and right to write are those of a row. */
 static int array_words(PyArrayObject *array, npy_int64 wanted, Word *words, npy_int64 *most)
 {
