@@ -31,12 +31,13 @@ arrays/eager_ufunc.py
 arrays/exported_memory.py arrays/index_keys.py arrays/indexing.py arrays/methods.py
 arrays/ndarray.py arrays/nodes.py arrays/operators.py arrays/recording.py
 arrays/scalars.py arrays/storage.py functions/joining.py functions/products.py functions/ufunc.py
-loops/entering.py loops/kinds.py loops/take_over.py
+loops/entering.py loops/kinds.py loops/take_over.py namespace/steps.py
 runtime/capture/evaluations.py runtime/capture/governor.py
 runtime/capture/native_replay.py runtime/events/spans.py
 runtime/layout/meta_arrays.py runtime/numerics/errstate.py
 runtime/scheduling/co_evaluation.py
 runtime/scheduling/eager_fusion.py runtime/scheduling/eager_rules.py runtime/scheduling/flush.py
+runtime/scheduling/fresh.py
 codegen/graph/linearize.py codegen/graph/moves.py
 devices/cpu/bound_launch.py devices/cpu/launch.py devices/critical.py devices/pools/buffers.py
 """.split()

@@ -231,6 +231,9 @@ class Options:
     plan_after: int = _switch(
         50, "milliseconds that NumPy runs a new structure of exact operations before it is planned"
     )
+    tape_after: int = _switch(
+        3, "visits of a call after which C does what Python decided about it; 0 never"
+    )
     compile_after: int = _switch(1, "uses of a kernel after which it is compiled; 0 at once")
     compile_ahead: bool = _switch(
         True, "compile in a worker process while NumPy computes; off compiles here, at once"

@@ -25,6 +25,7 @@ from lazyfuse.codegen.graph.shapes import broadcast, contiguous_strides
 from lazyfuse.codegen.table import ops
 from lazyfuse.errors import refuses_ours
 from lazyfuse.runtime.layout.meta_arrays import Array, one_element
+from lazyfuse.runtime.scheduling import stand_ins
 
 
 def store_foreign(error: ValueError, real: Array, key: Any, value: Any) -> None:
@@ -96,6 +97,7 @@ def value_node(value: Any, dtype: Any, shape: tuple[int, ...], key: Any = ...) -
     if own != shape and not fits(own, shape):
         one_element(shape, dtype)[...] = one_element(own, source)  # raises
     if source.kind == "c" != dtype.kind:
+        stand_ins.speak()
         np.empty((), dtype)[...] = np.zeros((), source)  # warns
     if source != dtype and not may_record():
         return None

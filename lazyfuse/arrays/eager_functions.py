@@ -66,6 +66,11 @@ def any_arrays(
     return NATIVE.any_arrays(theirs, ours, spreads, views, most, writes)
 
 
+def followed(theirs: Any, ours: Any) -> Any:
+    """A function whose calls C only follows (steps.py)."""
+    return NATIVE.followed(theirs, ours) if COMPILED else ours
+
+
 def created(theirs: Any, ours: Any) -> Any:
     """A function of a shape, and perhaps a number and a dtype: C makes small arrays at once."""
     return NATIVE.created(theirs, ours) if COMPILED else ours

@@ -46,9 +46,9 @@ class UfuncCore:
         self._general_at(*args)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._general(args, kwargs)
+        return self._general(*args, **kwargs)
 
-    def _general(self, args: Any, kwargs: Any) -> Any:
+    def _general(self, *args: Any, **kwargs: Any) -> Any:
         """The general path: ufunc.py has it."""
         raise NotImplementedError
 

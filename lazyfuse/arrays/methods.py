@@ -51,7 +51,7 @@ from lazyfuse.codegen.graph import references
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.runtime.layout.meta_arrays import Array, Perm, keep_order, meta_array, packed_order
-from lazyfuse.runtime.scheduling import evaluate
+from lazyfuse.runtime.scheduling import evaluate, stand_ins
 
 Method = Callable[..., Any]
 
@@ -248,6 +248,7 @@ def astype(
         return wrap(gather(self).astype(dtype, order, casting, subok, copy))
     if casting != "unsafe" or (source.kind == "c" and target.kind != "c"):
         some = np.ones((1,) * min(1, len(shape_of(self))), source)
+        stand_ins.speak()
         some.astype(target, casting=casting)  # raises or warns
     if target != source and not may_record():
         return wrap(gather(self).astype(dtype, order, casting, subok, copy))
@@ -324,6 +325,7 @@ def fill(self: ndarray, /, value: Any) -> None:
     else:
         one = np.empty((), dtype_of(self))
         one.flags.writeable = geometry(self).flags.writeable
+        stand_ins.speak()
         one.fill(value)  # raises or warns; a list is one value: of booleans its truth
         self[...] = one[()]
 

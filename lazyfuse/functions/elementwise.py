@@ -38,12 +38,12 @@ from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.graph.shapes import broadcast_all, size_of
 from lazyfuse.codegen.table import promotion
 from lazyfuse.codegen.table.ops import TABLE
-from lazyfuse.functions.compound import of_one_array
 from lazyfuse.interop import fallback
 from lazyfuse.interop.fallback import records
 from lazyfuse.registry import OURS, implements
 from lazyfuse.runtime.layout.meta_arrays import result_order
 from lazyfuse.runtime.scheduling import evaluate
+from lazyfuse.runtime.scheduling.compound_calls import as_one
 
 _NoValue = np._NoValue
 
@@ -179,7 +179,7 @@ def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:  # NumPy's name
 around = records(np.around, eager="arrays")(round.recorded)
 
 
-@of_one_array
+@as_one
 def _round(a: ndarray, decimals: int) -> Any:
     """The steps of NumPy's `PyArray_Round` for floats."""
     source = node_of(a)

@@ -33,7 +33,6 @@ from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.graph.shapes import normalize_axes, size_of
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import TABLE
-from lazyfuse.functions.compound import of_one_array
 from lazyfuse.interop.fallback import Refused, records
 from lazyfuse.runtime.scheduling.compound_calls import as_one
 from lazyfuse.versions import DEVIATIONS_ARE_SQUARED
@@ -247,7 +246,7 @@ def mean(
     return read_in_place(_mean, a, axis, dtype, keepdims, out, where)
 
 
-@of_one_array
+@as_one
 def _mean(a: Any, axis: Any, dtype: Any, keepdims: Any, *unusual: Any) -> Any:
     if SELECTIONS and (found := mask_selection.mean(a, axis, dtype, keepdims, unusual)) is not None:
         return from_node(_divided(*found))
@@ -336,7 +335,7 @@ var = _deviation(np.var, False)
 std = _deviation(np.std, True)
 
 
-@of_one_array
+@as_one
 def _spread(
     a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, root: bool, *unusual: Any
 ) -> Any:
@@ -354,7 +353,7 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue) -> 
     return read_in_place(_ptp, a, axis, keepdims, out)
 
 
-@of_one_array
+@as_one
 def _ptp(a: Any, axis: Any, keepdims: Any, *unusual: Any) -> Any:
     x = _source(a, *unusual)
     axes = _axes(axis, len(shape_of(x)))

@@ -151,7 +151,7 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
             return overrides.call_ufunc(self._call, args, {})
         return run(self._call, self._compute, args, {})
 
-    def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _general(self, *args: Any, **kwargs: Any) -> Any:
         """Everything outside the fast path: overrides, recording, keywords, errors."""
         if array.SELECTIONS and self._rows is not None and not kwargs and len(args) == self.nin:
             found = mask_selection.mapped(self._rows[0], args) if len(self._rows) == 1 else None

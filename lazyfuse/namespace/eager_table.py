@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse import config
 from lazyfuse.arrays import base
 from lazyfuse.arrays.conversion import register_paired
 from lazyfuse.arrays.eager_functions import (
@@ -27,10 +28,12 @@ from lazyfuse.arrays.eager_functions import (
     listed,
     method,
 )
-from lazyfuse.arrays.ndarray import ndarray
+from lazyfuse.arrays.ndarray import ndarray, snapshot, storage_of
+from lazyfuse.devices import caches
 from lazyfuse.functions.joining import rolled
-from lazyfuse.namespace import numpy_modules
+from lazyfuse.namespace import numpy_modules, steps
 from lazyfuse.registry import EAGER
+from lazyfuse.runtime.scheduling import fresh
 
 Real = np.ndarray
 
@@ -196,6 +199,14 @@ def _method_of_first(quick: Any) -> Callable[[Any, Any], Any]:
 def _install() -> None:
     if base.COMPILED:
         register_paired(base.NATIVE.Quick)
+        base.NATIVE.bind("traced", lambda *call: steps.traced(*call))
+        base.NATIVE.bind("storage_of", storage_of)
+        base.NATIVE.bind("snapshot", snapshot)
+        base.NATIVE.bind("plain_node", lambda *node: fresh.one(*node))
+        config.on_any_change(lambda _: base.NATIVE.steps_forget())
+        config.on_change("tape_after", base.NATIVE.steps_after)
+        count = base.NATIVE.steps_count
+        caches.register("namespace.steps", lambda: count()[0], 4096, base.NATIVE.steps_forget)
     for name in (*METHODS, *VIEWED):
         theirs, ours = getattr(Real, name, None), getattr(ndarray, name, None)
         if theirs is not None and ours is not None:

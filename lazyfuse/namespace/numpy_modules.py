@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse import late_modules
+from lazyfuse.arrays.eager_functions import followed
 from lazyfuse.functions import transforms
 from lazyfuse.functions.ufunc import ufunc_of
 from lazyfuse.interop.fallback import wrap_function
@@ -120,10 +121,20 @@ def quicken(theirs: Any, ours: Any) -> Any:
         make = makers.get(theirs)
     except TypeError:  # not hashable: a constant
         return ours
-    if make is None or isinstance(ours, type):
+    if isinstance(ours, type) or (make is None and not _records(ours)):
         return ours
-    call = make(ours)
+    call = followed(theirs, ours) if make is None else make(ours)
     return ours if call is ours else _put(theirs, ours, call)
+
+
+def _records(ours: Any) -> bool:
+    """Whether a function of ours records: it has no effect but on arrays."""
+    if not isinstance(ours, types.FunctionType):
+        return False
+    module: str = ours.__globals__.get("__name__", "")
+    if module == "lazyfuse.interop.fallback":
+        return hasattr(ours, "recorded")
+    return module.startswith("lazyfuse.functions.")
 
 
 def _put(theirs: Any, ours: Any, call: Any) -> Any:

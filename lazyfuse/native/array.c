@@ -317,7 +317,7 @@ PyObject *geometry_transposed(PyObject *Py_UNUSED(module), PyObject *x)
     Core *self = (Core *)x;
     if (!IS_DIRECT(x)) {
         PyObject *found = part_transposed(self);
-        return found != NULL || PyErr_Occurred() ? found : PyObject_CallOneArg(hooks.transposed, x);
+        return found != NULL || PyErr_Occurred() ? found : step_call(hooks.transposed, &x, 1, NULL, 0);
     }
     PyObject *value = PyArray_Transpose((PyArrayObject *)EAGER(x), NULL);
     if (value == NULL) {
@@ -329,13 +329,13 @@ PyObject *geometry_transposed(PyObject *Py_UNUSED(module), PyObject *x)
 PyObject *geometry_real(PyObject *Py_UNUSED(module), PyObject *x)
 {
     PyObject *found = IS_ARRAY(x) ? recorded_piece((Core *)x, "real") : NULL;
-    return found != NULL || PyErr_Occurred() ? found : PyObject_CallOneArg(hooks.real, x);
+    return found != NULL || PyErr_Occurred() ? found : step_call(hooks.real, &x, 1, NULL, 0);
 }
 
 PyObject *geometry_imag(PyObject *Py_UNUSED(module), PyObject *x)
 {
     PyObject *found = IS_ARRAY(x) ? recorded_piece((Core *)x, "imag") : NULL;
-    return found != NULL || PyErr_Occurred() ? found : PyObject_CallOneArg(hooks.imag, x);
+    return found != NULL || PyErr_Occurred() ? found : step_call(hooks.imag, &x, 1, NULL, 0);
 }
 
 static PyMethodDef array_methods[] = {

@@ -433,8 +433,7 @@ static PyArrayObject *in_blocks(Subexpression *term, int *flags)
     return made;
 }
 
-/* Whether NumPy has something to say of the flags that were raised. */
-static int are_minded(int flags)
+int are_minded(int flags)
 {
     /* an error state that minds underflow is one in which nothing waits: ignored_errors() < 0 */
     flags &= NPY_FPE_DIVIDEBYZERO | NPY_FPE_OVERFLOW | NPY_FPE_INVALID;
@@ -461,6 +460,27 @@ static PyObject *by_numpy(Subexpression *term)
     Py_XDECREF(args[0]);
     Py_XDECREF(args[1]);
     return result;
+}
+
+PyObject *expression_of(Loops *loops, PyObject *left, PyObject *right)
+{
+    return (PyObject *)joined(loops, NULL, left, right);
+}
+
+PyObject *expression_array(PyObject *expression, int *flags)
+{
+    expressions_run++;
+    return (PyObject *)in_blocks(TERM(expression), flags);
+}
+
+int expression_length(PyObject *expression)
+{
+    return TERM(expression)->operations;
+}
+
+int expression_type(PyObject *expression)
+{
+    return OUT(TERM(expression));
 }
 
 static int settle_before(Subexpression *last);

@@ -31,6 +31,17 @@ typedef struct {
     npy_intp widest, elements; /* bytes of an element; of the result */
 } Program;
 
+/* An operation on numpy arrays, numbers and other such operations, that is not done yet (new); NULL
+   without an exception: NumPy does it in another way. */
+PyObject *expression_of(Loops *loops, PyObject *left, PyObject *right);
+/* Its numpy array (new), and the flags that were raised. */
+PyObject *expression_array(PyObject *expression, int *flags);
+/* How many operations it is; the dtype of its result. */
+int expression_length(PyObject *expression);
+int expression_type(PyObject *expression);
+/* Whether NumPy has something to say of the flags that were raised. */
+int are_minded(int flags);
+
 /* Runs the compiled program of an expression, of `size` elements, into `out` and stores its flags;
    where there is none, asks for one that pays. 1: it ran; 0: it did not; -1 with an exception. */
 int run_as_kernel(const Program *program, const Walk *walk, npy_intp size, char *out,

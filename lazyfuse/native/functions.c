@@ -11,7 +11,7 @@
 #define LONGEST 64  /* items of a list that C looks at one by one */
 #define BRIEF (1 << 17)  /* elements of a reduction for which Python's lock is kept */
 
-enum { METHOD, FIRST, ANY, CREATED, LISTED };
+enum { METHOD, FIRST, ANY, CREATED, LISTED, FOLLOWED };
 
 typedef struct {
     PyObject_HEAD
@@ -362,7 +362,7 @@ static PyObject *of_first(
     }
     Py_DECREF(result);
 ours:
-    return PyObject_Vectorcall(self->ours, args, flags, names);
+    return step_call(self->ours, args, flags, names, 0);
 }
 
 /* The NumPy array of a lazyfuse operand; NULL without an exception: Python does it. */
@@ -528,7 +528,7 @@ static PyObject *of_any(
         if (PyErr_Occurred()) {
             PyErr_Clear();
         }
-        return PyObject_Vectorcall(self->ours, args, flags, names);
+        return step_call(self->ours, args, flags, names, 0);
     }
     if (is_view) {
         return adopted(result, arrays_of(args, count, 1), arrays_of(args, count, 0));
@@ -656,6 +656,9 @@ static PyObject *of_list(
 
 static PyObject *answer(Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
+    if (self->kind == FOLLOWED) {
+        return step_call(self->ours, args, (size_t)count, names, 0);
+    }
     if (self->kind == ANY) {
         return of_any(self, args, count, names, (size_t)count);
     }
@@ -831,6 +834,11 @@ PyObject *quick_first_array(PyObject *Py_UNUSED(module), PyObject *args)
 PyObject *quick_created(PyObject *Py_UNUSED(module), PyObject *args)
 {
     return of_kind(CREATED, args);
+}
+
+PyObject *quick_followed(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    return of_kind(FOLLOWED, args);
 }
 
 PyObject *quick_listed(PyObject *Py_UNUSED(module), PyObject *args)

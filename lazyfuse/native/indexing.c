@@ -477,7 +477,7 @@ static PyObject *get_item(PyObject *x, PyObject *key)
         }
     }
     PyObject *args[] = {x, key};
-    return PyObject_Vectorcall(hooks.get_item, args, 2, NULL);
+    return step_call(hooks.get_item, args, 2, NULL, 0);
 }
 
 /* A number becomes an element, or few elements what they can become without NumPy: 1, 0 where
@@ -556,7 +556,7 @@ static int set_item(PyObject *x, PyObject *key, PyObject *value)
             return recorded < 0 ? -1 : 0;
         }
     }
-    done = PyObject_Vectorcall(hooks.set_item, args, 3, NULL);
+    done = step_call(hooks.set_item, args, 3, NULL, 0);
     Py_XDECREF(done);
     return done == NULL ? -1 : 0;
 }

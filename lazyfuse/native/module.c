@@ -172,6 +172,7 @@ static PyMethodDef functions[] = {
     {"call_plainly", FAST(call_plainly), "NumPy's function on plain values, wrapped."},
     {"created", VARARGS(quick_created), "A function that makes an array of a shape."},
     {"first_array", VARARGS(quick_first_array), "A function of one array and plain values."},
+    {"followed", VARARGS(quick_followed), "A function whose calls are followed."},
     {"listed", VARARGS(quick_listed), "`array`, of a short list or an eager array."},
     {"method", VARARGS(quick_method), "A method: NumPy's on eager arrays, ours on the others."},
     /* the graph, launches, replays */
@@ -197,6 +198,10 @@ static PyMethodDef functions[] = {
     {"ungovern", NONE(ungovern), "Record everywhere again."},
     {"stretch_begin", NONE(stretch_begin), "Whether this thread's expression is open now."},
     {"frame_local", VARARGS(frame_local), "A local name of a frame: its place, the name."},
+    {"plain_run", ONE(plain_run), "Whether NumPy's loops have evaluated nodes, as fresh.run does."},
+    {"steps_after", ONE(steps_after), "Set the visit at which a call is traced; 0: never."},
+    {"steps_count", NONE(steps_count), "How many calls are known, and how many were followed."},
+    {"steps_forget", NONE(steps_forget), "Forget all calls that were met before."},
     {"expressions_forget", NONE(expressions_forget), "Forget which operations wait for the next."},
     {"expressions_ran", NONE(expressions_ran), "How many expressions of small arrays ran as one."},
     {"expressions_count", NONE(expressions_count), "How many places of operations are known."},

@@ -314,7 +314,7 @@ static inline int expressions_settle(void)
    known. */
 int may_wait(PyObject *function, int at_once);
 void sites_clear(void);
-Offered expressions_ran, expressions_forget, expressions_count, expressions_compile_above;
+Offered plain_run, expressions_ran, expressions_forget, expressions_count, expressions_compile_above;
 int expressions_ready(void);
 
 /* --------------------------------------------------------------------------------------- blocks */
@@ -338,7 +338,8 @@ extern PyTypeObject UfuncCoreType;
 /* Whether `x` is a ufunc of ours and NumPy's with so many operands. */
 int ufunc_takes(PyObject *x, int count);
 extern PyTypeObject QuickType;
-Offered ufunc_adopt, quick_method, quick_first_array, quick_created, quick_listed, quick_any_arrays,
+Offered ufunc_adopt, quick_method, quick_first_array, quick_created, quick_followed, quick_listed,
+    quick_any_arrays,
     geometry_shape, geometry_ndim, geometry_dtype, geometry_size, geometry_transposed,
     geometry_real, geometry_imag;
 OfferedFast call_plainly;
@@ -354,7 +355,7 @@ OfferedFast call_plainly;
     _(value_node) _(arrangement) _(acquire) _(release) _(leaf) _(room) _(exact_types)              \
     _(array_ufunc) _(scalar_node) _(error_bits) _(real_view) _(governable)                         \
     _(pool_empty) _(trim) _(stretch_left) _(expression_site) _(deliver)       \
-    _(expression_program)                                                        \
+    _(expression_program) _(traced) _(storage_of) _(plain_node) _(snapshot)                        \
     /* classes; `scalar`: of lazy ones; `source_location`: errstate's */                           \
     _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(moves) _(scalar)               \
     _(source_location)                                                                             \
@@ -648,6 +649,16 @@ PyObject *recorded_view(Core *self, PyObject *key);
 PyObject *recorded_piece(Core *self, const char *name);
 /* A part becomes `value`: 1, 0 where Python does it, -1 with an exception. */
 int recorded_write(Core *self, PyObject *key, PyObject *value);
+
+/* ---------------------------------------------------------------------------------------- steps */
+
+/* Calls a function of Python's that records, whose first `fixed` arguments are always these
+   objects: as before, where the call was met before (tape/). */
+PyObject *step_call(PyObject *function, PyObject *const *args, size_t flags, PyObject *names,
+                    Py_ssize_t fixed);
+/* Whether this thread's call is being traced: what it records is none of the program's. */
+int is_tracing(void);
+Offered steps_after, steps_forget, steps_count;
 
 /* ------------------------------------------------------------------------------------- governor */
 

@@ -70,7 +70,7 @@ static PyObject *slow_binary(Operator *o, Core *self, PyObject *other, int swapp
     if (o->slow == NULL) {
         Py_RETURN_NOTIMPLEMENTED;
     }
-    return expressions_settle() < 0 ? NULL : PyObject_Vectorcall(o->slow, args, 4, NULL);
+    return expressions_settle() < 0 ? NULL : step_call(o->slow, args, 4, NULL, 1);
 }
 
 static PyObject *at_once(Operator *o, Core *self, PyObject *other, int swapped)
@@ -197,7 +197,7 @@ static PyObject *inplace(int which, PyObject *x, PyObject *other)
         Py_RETURN_NOTIMPLEMENTED;
     }
     PyObject *args[] = {o->spec, x, other};
-    return PyObject_Vectorcall(o->slow_inplace, args, 3, NULL);
+    return step_call(o->slow_inplace, args, 3, NULL, 1);
 }
 
 static PyObject *unary(int which, PyObject *x)
@@ -240,7 +240,7 @@ static PyObject *unary(int which, PyObject *x)
         }
     }
     PyObject *args[] = {o->spec, x};
-    return PyObject_Vectorcall(o->slow, args, 2, NULL);
+    return step_call(o->slow, args, 2, NULL, 1);
 }
 
 #define IS_OURS(x) PyObject_TypeCheck(x, &CoreType)
@@ -391,7 +391,7 @@ static PyObject *power(PyObject *left, PyObject *right, PyObject *modulo)
         }
     }
     PyObject *args[] = {self, other, modulo, swapped ? Py_True : Py_False};
-    return expressions_settle() < 0 ? NULL : PyObject_Vectorcall(hooks.power, args, 4, NULL);
+    return expressions_settle() < 0 ? NULL : step_call(hooks.power, args, 4, NULL, 0);
 }
 
 static PyObject *operate_power(PyObject *left, PyObject *right, PyObject *modulo)
@@ -476,7 +476,7 @@ static PyObject *multiply_matrices(PyObject *left, PyObject *right)
         return wrapped(result);
     }
     PyObject *args[] = {self, other, swapped ? Py_True : Py_False};
-    return PyObject_Vectorcall(hooks.matmul, args, 3, NULL);
+    return step_call(hooks.matmul, args, 3, NULL, 0);
 }
 
 static PyObject *array_matmul(PyObject *left, PyObject *right)

@@ -95,8 +95,13 @@ int is_private(Core *x);
 int is_empty(PyObject *reals);
 void reals_clear(PyObject *reals);
 PyObject *reals_new(void);
-/* Give the evaluations' lock back, which a write has held. */
+/* Take the evaluations' lock for a recorded write: 1, 0 where Python does it, -1: an error; and give
+   it back. */
+int lock_writes(void);
 int unlock_writes(int result);
+/* The block of `x`, or an array that owns its values, has those of a node (stolen, NULL after an
+   error) from now on; -1: an error. The caller has the lock. */
+int become(Core *x, PyObject *node);
 
 /* ------------------------------------------------------------------------------------- operands */
 

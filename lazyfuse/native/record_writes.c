@@ -11,7 +11,7 @@ enum { ROUNDS = 16 }; /* eager_policy.WRITE_LIMIT */
 
 /* As `Storage.replace`, or a new node for an array that owns its values; steals `node`. -1: an
    error. */
-static int become(Core *x, PyObject *node)
+int become(Core *x, PyObject *node)
 {
     if (node == NULL) {
         return -1;
@@ -44,7 +44,7 @@ static int become(Core *x, PyObject *node)
 
 /* Writes refer to the values before them: one thread at a time, as in ndarray.write_region. 1:
    this thread has the lock, 0: Python does it, -1: an error. */
-static int lock_writes(void)
+int lock_writes(void)
 {
     PyObject *listeners = hooks.acquire == NULL || hooks.release == NULL || hooks.tracing == NULL
         ? NULL : PyDict_GetItemWithError(hooks.tracing, name_listeners);

@@ -22,26 +22,29 @@ static Loops *loops_of(UfuncCore *self)
     return self->loops;
 }
 
+/* A method of the class, on a ufunc and these arguments. */
+static PyObject *called_generally(PyObject *self, PyObject *method, PyObject *const *args,
+                                  Py_ssize_t count, PyObject *names)
+{
+    Py_ssize_t all = count + (names == NULL ? 0 : PyTuple_GET_SIZE(names));
+    PyObject *function = PyObject_GetAttr((PyObject *)Py_TYPE(self), method);
+    PyObject **given = PyMem_New(PyObject *, all + 1), *result = NULL;
+    if (given == NULL) {
+        PyErr_NoMemory();
+    }
+    else if (function != NULL && expressions_settle() == 0) {
+        given[0] = self;
+        memcpy(given + 1, args, (size_t)all * sizeof(PyObject *));
+        result = step_call(function, given, (size_t)count + 1, names, 1);
+    }
+    PyMem_Free(given);
+    Py_XDECREF(function);
+    return result;
+}
+
 static PyObject *general(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    PyObject *tuple = PyTuple_New(count), *named = PyDict_New(), *result = NULL;
-    if (tuple == NULL || named == NULL || expressions_settle() < 0) {
-        goto end;
-    }
-    for (Py_ssize_t at = 0; at < count; at++) {
-        PyTuple_SET_ITEM(tuple, at, Py_NewRef(args[at]));
-    }
-    for (Py_ssize_t at = 0; names != NULL && at < PyTuple_GET_SIZE(names); at++) {
-        if (PyDict_SetItem(named, PyTuple_GET_ITEM(names, at), args[count + at]) < 0) {
-            goto end;
-        }
-    }
-    PyObject *all[] = {self, tuple, named};
-    result = PyObject_VectorcallMethod(name_general, all, 3, NULL);
-end:
-    Py_XDECREF(tuple);
-    Py_XDECREF(named);
-    return result;
+    return called_generally(self, name_general, args, count, names);
 }
 
 /* Wraps several results of a ufunc, or one that is not an array. Steals. */
@@ -419,10 +422,7 @@ static PyObject *method(PyObject *x, PyObject *name, PyObject *fallback, PyObjec
     if (result != NULL || PyErr_Occurred()) {
         return result;
     }
-    PyObject *function = PyObject_GetAttr(x, fallback);
-    result = function == NULL ? NULL : PyObject_Vectorcall(function, args, (size_t)count, names);
-    Py_XDECREF(function);
-    return result;
+    return called_generally(x, fallback, args, count, names);
 }
 
 #define METHOD(which)                                                                              \

@@ -770,6 +770,9 @@ static PyObject *notes_call(PyObject *callable, PyObject *const *args, size_t co
         PyErr_SetString(PyExc_TypeError, "note: expected a node");
         return NULL;
     }
+    if (is_tracing()) {
+        Py_RETURN_NONE;
+    }
     PyObject *pending = pending_here(self);
     PyObject *result = pending == NULL ? NULL : note_down(self, pending, args[0]);
     Py_XDECREF(pending);

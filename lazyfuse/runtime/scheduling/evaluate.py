@@ -55,6 +55,7 @@ from lazyfuse.runtime.scheduling import (
     one_by_one,
     plan_tables,
     recompute,
+    stand_ins,
 )
 from lazyfuse.runtime.scheduling.flush import REDUCING, ROUNDS, TOGETHER, VAST, Pending
 
@@ -95,6 +96,8 @@ def evaluate(nodes: Sequence[Node], rule: Rule) -> None:
     """Give every node a value (a NumPy array). `rule` says why."""
     if len(nodes) == 1 and nodes[0].value is not None:
         return
+    if stand_ins.active:
+        stand_ins.refuse(nodes)
     if chunked is not None and chunked(nodes, rule, True):
         return
     apart = _concurrent_evaluation() if concurrency.busy or concurrency.share else None
@@ -110,6 +113,11 @@ def evaluate(nodes: Sequence[Node], rule: Rule) -> None:
                 if outcome is True:
                     return
                 missed = outcome or None
+                if missed is not None and fresh.ran_again(missed[0], pending):
+                    report.totals.flushes[rule] += 1
+                    counters["evaluations"] += 1
+                    recorded.reset()
+                    return
             more: list[Node] = []
             if len(recorded.nodes) > 1 or recorded.overdue:
                 found = together(pending, rule)
@@ -258,6 +266,8 @@ def ahead(nodes: list[Node], rule: Rule) -> None:
 
 def compute(nodes: Sequence[Node], rule: Rule) -> None:
     """Evaluate every node. Results on a device with its own memory stay there."""
+    if stand_ins.active:
+        stand_ins.refuse(nodes)
     if chunked is not None and chunked(nodes, rule, False):
         return
     apart = _concurrent_evaluation() if concurrency.busy or concurrency.share else None
@@ -418,6 +428,8 @@ def _evaluate(
     new = plan is None and apart is None and elided.rule is None
     if new and recording is not None and fresh.is_numpys(recording):
         report.totals.flushes[rule] += 1
+        if missed is not None and elided is elision.NEVER:
+            fresh.remember(missed[0], recording.key)
         return _in_numpy(functools.partial(fresh.run, recording))
     if recording is None:
         recording = linearize(pending)

@@ -17,18 +17,22 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse.codegen.graph import interpret
 from lazyfuse.codegen.graph.linearize import Recording
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.lowering.kernel import PIECES
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Op
-from lazyfuse.config import options
+from lazyfuse.config import on_any_change, options
 from lazyfuse.devices.caches import memo
+from lazyfuse.runtime.capture import conditions
 from lazyfuse.runtime.capture.conditions import Raised
-from lazyfuse.runtime.events import counters
+from lazyfuse.runtime.events import counters, spans
 from lazyfuse.runtime.events.decisions import FRESH
+from lazyfuse.runtime.execution import concurrency, routine
 from lazyfuse.runtime.layout.strides import flat_memory, window
+from lazyfuse.runtime.numerics import fp_flags
 from lazyfuse.runtime.scheduling import one_by_one
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -46,7 +50,7 @@ def is_numpys(recording: Recording) -> bool:
     """Whether NumPy runs a structure that has no plan."""
     if not (options.plan_after and options.plan_limit and options.fusion):
         return False
-    if options.fusion_max_length or _spent.get(recording.key, 0.0) * 1e3 >= options.plan_after:
+    if options.fusion_max_length or _is_due(recording.key):
         return False
     work = 0.0
     for node, held in zip(recording.nodes, recording.held, strict=True):
@@ -58,6 +62,11 @@ def is_numpys(recording: Recording) -> bool:
                 return False
             work += more
     return work < LARGEST
+
+
+def _is_due(structure: Any) -> bool:
+    """Whether NumPy has spent so long on a structure that it is to be planned."""
+    return _spent.get(structure, 0.0) * 1e3 >= options.plan_after
 
 
 def _additions(node: Node, held: bool) -> float:
@@ -78,6 +87,50 @@ def _additions(node: Node, held: bool) -> float:
 def _is_view(op: Op) -> bool:
     """Whether a value lies in the memory of another one in NumPy."""
     return op is ops.VIEW or op.name in PIECES
+
+
+_quick: dict[bytes, Any] = memo("runtime.scheduling.fresh.quick", 1024)
+"""Structures by the keys of evaluations (evaluations.py) whose operations C may run."""
+on_any_change(lambda _: _quick.clear())
+
+
+def remember(key: bytes, structure: Any) -> None:
+    """Note that an evaluation was run here, so that C may run it the next time."""
+    _quick[key] = structure
+
+
+def one(node: Node, values: list[Array]) -> Array | None:
+    """A node's value by NumPy; None if floating-point exceptions arose. For C."""
+    if node.op.name in PIECES:  # a part of its source in NumPy: sums would follow another order
+        return None
+    with fp_flags.collecting() as flags:
+        found = interpret.run_node(
+            node.op, routine.native_kernel(node.arg) if node.op is ops.HOST else node.arg,
+            node.shape, node.dtype, node.perm, values, [None] * len(values),
+        )  # fmt: skip
+    return None if flags.bits else found
+
+
+def ran_again(key: bytes, roots: list[Node]) -> bool:
+    """Whether C has run an evaluation that was run here before: by NumPy's loops, in blocks."""
+    structure = _quick.get(key)
+    if structure is None or spans.on:
+        return False
+    if _is_due(structure):
+        _quick.pop(key, None)
+        return False
+    began = thread_time()
+    concurrency.busy += 1
+    try:
+        done = conditions.native.plain_run(roots)
+    finally:
+        concurrency.busy -= 1
+    if not done:
+        _quick.pop(key, None)
+        return False
+    counters.runs_at_once(FRESH, roots)
+    _spent[structure] = _spent.get(structure, 0.0) + thread_time() - began
+    return True
 
 
 def run(recording: Recording) -> Raised:

@@ -1,0 +1,235 @@
+"""Calls that come round: what Python decides about one, as a template for C (native/tape/).
+
+Which nodes a call records follows from its function, from the dtypes, shapes and layouts of its
+operands, and from its other arguments: `native/tape/layout.c` puts all of these in words. So a call
+that was met a few times is traced once. The function is called with operands that have no values
+(stand-ins), and what it records becomes a template: C makes the same nodes on other operands from
+then on, and runs no Python. A function that asks a stand-in for a value has no template.
+
+Owns the making of templates; stand_ins.py has the stand-ins.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from lazyfuse.arrays import base
+from lazyfuse.arrays.ndarray import (
+    OURS,
+    alone,
+    layout_in_storage,
+    ndarray,
+    on_storage,
+    options,
+)
+from lazyfuse.arrays.scalars import make_scalar, numbers_stay, scalar
+from lazyfuse.arrays.storage import CANONICAL, Storage, is_evaluated
+from lazyfuse.codegen.graph.node import Node, topological
+from lazyfuse.codegen.graph.shapes import size_of
+from lazyfuse.codegen.table import ops
+from lazyfuse.runtime.layout.meta_arrays import ORIGIN, packed_layout
+from lazyfuse.runtime.scheduling.stand_ins import Looked, stand_in, tracing
+
+AN_ARRAY, A_NUMBER, A_PART, AN_OPERAND, NOTHING, A_TUPLE, A_LIST = range(7)  # as in tape.h
+MOST_VALUES: Final = 64  # of a template, as in tape.h
+LARGEST: Final = 1 << 16
+"""Bytes of a constant that a template keeps."""
+VAST: Final = 1 << 27
+"""Elements from which a recorded result asks whether there is memory (flush.VAST)."""
+
+
+AT_ONCE: Final = 8
+"""Updates of blocks of so many times `eager_below` elements may run at once (eager_updates.py)."""
+
+
+class _Refused(Exception):
+    """A call has done something that no template says."""
+
+
+def _waits(x: Any) -> bool:
+    if x._eager is not None:
+        return False
+    return not is_evaluated(x._storage.node if x._node is None else x._node)
+
+
+class _Trace:
+    """The operands of one call: their stand-ins, in the order in which C meets them."""
+
+    def __init__(self) -> None:
+        self.operands: list[Any] = []
+        self.waiting: list[bool] = []  # whether the operand itself is pending
+        self.nodes: list[Node] = []  # of each operand, what stands for its values
+        self.eager: set[int] = set()  # which operands are: recorded work reads copies of them
+        self._made: dict[int, Any] = {}
+        self._storages: dict[int, Storage] = {}
+
+    def given(self, value: Any) -> Any:
+        """An argument with stand-ins in place of arrays."""
+        kind = type(value)
+        if kind in OURS:
+            if id(value) not in self._made:
+                self.waiting.append(_waits(value))
+                self._made[id(value)] = made = self._array(value)
+                self.operands.append(made)
+            return self._made[id(value)]
+        if kind is tuple or kind is list:
+            return kind([self.given(each) for each in value])
+        return value
+
+    def _array(self, x: Any) -> Any:
+        node = x._node
+        if x._eager is not None:
+            shape, dtype = x._eager.shape, CANONICAL[x._eager.dtype]
+            node = Node(ops.LEAF, (), None, shape, dtype, None, None)
+            self.eager.add(len(self.operands))
+        if node is not None:
+            self.nodes.append(stand_in(node))
+            return (alone if type(x) is ndarray else make_scalar)(self.nodes[-1])
+        storage = self._storages.get(id(x._storage))
+        if storage is None:
+            storage = Storage(stand_in(x._storage.node))
+            self._storages[id(x._storage)] = storage
+        self.nodes.append(storage.node)
+        root = None if x._base is None else alone(stand_in(x._storage.node))
+        return on_storage(storage, x._view, ORIGIN, root)
+
+    def writes(self) -> list[tuple[int, Node]]:
+        """Which operands have got other values."""
+        found = []
+        met = set()
+        for at, (x, before) in enumerate(zip(self.operands, self.nodes, strict=True)):
+            holder = x if x._storage is None else x._storage
+            now = x._node if x._storage is None else x._storage.node
+            if now is not before and id(holder) not in met:
+                if at in self.eager:
+                    raise _Refused
+                small = size_of(now.shape) <= AT_ONCE * options.eager_below
+                if small and any(self.waiting) and not self.waiting[at]:
+                    raise _Refused  # updates by a row and a column run at once
+                found.append((at, now))
+            met.add(id(holder))
+        return found
+
+
+def traced(function: Callable[..., Any], args: tuple[Any, ...], names: Any) -> Any:
+    """The template of a call, for C; None: it has none. `names`: of its last arguments, or None."""
+    trace = _Trace()
+    try:
+        values = [trace.given(each) for each in args]
+        named = dict(zip(names, values[-len(names) :], strict=True)) if names else {}
+        first = values[: len(values) - len(named)]
+        with tracing(trace.nodes), numbers_stay():
+            result = function(*first, **named)
+        return _template(trace, result, function)
+    except (Exception, Looked):
+        return None
+
+
+def _template(trace: _Trace, result: Any, function: Any) -> Any:
+    writes = trace.writes()
+    roots = [node for _, node in writes]
+    shown = _result(trace, result, roots, function is base.HOOKS.get_item)
+    places: dict[int, int] = {}
+    for at, node in enumerate(trace.nodes):
+        places.setdefault(id(node), at)
+    if any(id(root) in places for root in roots):
+        raise _Refused  # whether two arrays may share values depends on who has made these
+    numbers: list[Node] = []
+    steps: list[tuple[Any, ...]] = []
+    order = [node for node in topological(roots) if id(node) not in places]
+    for node in order:
+        if node.value is not None:
+            if node.value.nbytes > LARGEST or _overflows(node):
+                raise _Refused
+            places[id(node)] = len(trace.nodes) + len(numbers)
+            numbers.append(node)
+    for node in order:
+        if node.value is None:
+            src = tuple([places[id(source)] for source in node.src])
+            _check(node)
+            places[id(node)] = len(trace.nodes) + len(numbers) + len(steps)
+            placed = node.location is not None
+            steps.append((node.op, src, node.arg, node.shape, node.dtype, node.perm, placed))
+    if len(trace.nodes) + len(numbers) + len(steps) > MOST_VALUES:
+        raise _Refused
+    placed_writes = tuple([(at, places[id(node)]) for at, node in writes])
+    return tuple(numbers), tuple(steps), placed_writes, _numbered(shown, places)
+
+
+def _result(trace: _Trace, x: Any, roots: list[Node], picks: bool) -> tuple[Any, ...]:
+    """What a call gives: its kind, and the node, operand or parts. Adds its nodes to `roots`."""
+    if x is None:
+        return NOTHING, 0
+    if type(x) is tuple or type(x) is list:
+        parts = [_result(trace, each, roots, picks) for each in x]
+        return (A_TUPLE if type(x) is tuple else A_LIST), parts
+    if type(x) not in OURS:
+        raise _Refused
+    for at, operand in enumerate(trace.operands):
+        if x is operand:
+            return AN_OPERAND, at
+    node = x._node
+    storage = x._storage
+    if node is None and storage is None:
+        raise _Refused  # of dynamic size, or eager
+    if node is None:
+        for at, operand in enumerate(trace.operands):
+            if operand._storage is storage:
+                root = operand if operand._base is None else operand._base
+                if x._base is not root or x._view.size < options.eager_below or at in trace.eager:
+                    raise _Refused  # who reads small parts counts them
+                return A_PART, at, x._view
+        node = storage.node
+        whole = layout_in_storage(x) is packed_layout(node.shape, node.perm)
+        if not whole or x._view.dtype != node.dtype or not x._view.flags.writeable:
+            raise _Refused
+    if x._base is not None or (picks and size_of(node.shape) < options.eager_below):
+        raise _Refused
+    roots.append(node)
+    return (A_NUMBER if type(x) is scalar else AN_ARRAY), node
+
+
+def _numbered(shown: tuple[Any, ...], places: dict[int, int]) -> tuple[Any, ...]:
+    kind, of = shown[0], shown[1]
+    if kind in (A_TUPLE, A_LIST):
+        return kind, tuple([_numbered(each, places) for each in of])
+    return (kind, places[id(of)]) if kind in (AN_ARRAY, A_NUMBER) else shown
+
+
+def _overflows(node: Node) -> bool:
+    """Whether NumPy may have warned that a number is too large for its dtype."""
+    return node.op is ops.SCALAR and node.dtype.kind in "fc" and bool(np.any(np.isinf(node.value)))  # type: ignore[arg-type]
+
+
+def _check(node: Node) -> None:
+    """Raise unless a node is the same for all operands of these kinds."""
+    if node.resident is not None or size_of(node.shape) >= VAST:
+        raise _Refused
+    if node.op is ops.LEAF or (node.op is ops.HOST and not _is_plain(node.arg.function)):
+        raise _Refused
+
+
+def _is_plain(function: Any, depth: int = 0) -> bool:
+    """Whether a function, or what it is made of, holds no array of ours and no node."""
+    if isinstance(function, functools.partial):
+        parts = (function.func, *function.args, *function.keywords.values())
+    elif isinstance(function, types.FunctionType):
+        cells = [each.cell_contents for each in function.__closure__ or ()]
+        parts = (*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    elif type(function) in (tuple, list):
+        parts = tuple(function)
+    elif type(function) is dict:
+        parts = tuple(function.values())
+    else:
+        plain = (str, int, float, complex, type, type(None), np.dtype, np.generic, np.ufunc, slice)
+        in_c = (types.BuiltinFunctionType, types.MethodDescriptorType)
+        return (
+            isinstance(function, (*plain, *in_c))
+            or getattr(function, "__module__", "").partition(".")[0] == "numpy"
+        )
+    return depth < 4 and all(_is_plain(each, depth + 1) for each in parts)

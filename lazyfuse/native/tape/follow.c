@@ -1,0 +1,172 @@
+/* A call that was done before, done again: the nodes that Python would make, on other operands. */
+
+#include "tape.h"
+
+/* One node of a template: what Python's tuple of it holds. */
+enum { OP, SOURCES, ARG, SHAPE, DTYPE, PERM, PLACED };
+
+/* The values of an operand as recorded work reads them (new); NULL without an exception: they have
+   changed since the call was described. */
+static PyObject *input_of(Core *x)
+{
+    if (IS_DIRECT(x)) {
+        return PyObject_CallOneArg(hooks.snapshot, EAGER(x));
+    }
+    if (x->node != NULL && x->node != Py_None) {
+        return Py_NewRef(x->node);
+    }
+    PyObject *node = any_node(x);
+    return node == NULL || has_exports(x->storage) ? NULL : read_storage(x->storage);
+}
+
+/* A node of a template (new). */
+static PyObject *node_again(PyObject *step, PyObject *const *values, PyObject *where)
+{
+    PyObject *places = PyTuple_GET_ITEM(step, SOURCES);
+    Py_ssize_t count = PyTuple_GET_SIZE(places);
+    PyObject *src = PyTuple_New(count);
+    for (Py_ssize_t at = 0; src != NULL && at < count; at++) {
+        PyTuple_SET_ITEM(
+            src, at, Py_NewRef(values[PyLong_AsSsize_t(PyTuple_GET_ITEM(places, at))]));
+    }
+    return make_node(PyTuple_GET_ITEM(step, OP), src, PyTuple_GET_ITEM(step, ARG),
+                     PyTuple_GET_ITEM(step, SHAPE), PyTuple_GET_ITEM(step, DTYPE),
+                     PyTuple_GET_ITEM(step, PERM),
+                     PyTuple_GET_ITEM(step, PLACED) == Py_True ? where : Py_None);
+}
+
+/* A part of an operand's block, where it was the last time (new). */
+static PyObject *part_again(PyObject *operand, PyObject *view)
+{
+    Core *x = (Core *)operand;
+    if (x->node != Py_None) { /* the block gets its storage now */
+        PyObject *storage = PyObject_CallOneArg(hooks.storage_of, operand);
+        Py_XDECREF(storage);
+        if (storage == NULL || x->storage == Py_None) {
+            return NULL;
+        }
+    }
+    PyObject *own = PyArray_View((PyArrayObject *)view, NULL, NULL);
+    Core *part = own == NULL ? NULL : new_part(x, Py_None);
+    if (part == NULL) {
+        Py_XDECREF(own);
+        return NULL;
+    }
+    part->view = own;
+    return (PyObject *)part;
+}
+
+/* What the call gives (new). */
+static PyObject *result_again(PyObject *result, PyObject *const *operands, PyObject *const *values)
+{
+    long kind = PyLong_AsLong(PyTuple_GET_ITEM(result, 0));
+    PyObject *of = PyTuple_GET_ITEM(result, 1), *x = NULL;
+    if (kind == NOTHING) {
+        Py_RETURN_NONE;
+    }
+    if (kind == A_TUPLE || kind == A_LIST) {
+        Py_ssize_t count = PyTuple_GET_SIZE(of);
+        x = kind == A_TUPLE ? PyTuple_New(count) : PyList_New(count);
+        for (Py_ssize_t at = 0; x != NULL && at < count; at++) {
+            PyObject *each = result_again(PyTuple_GET_ITEM(of, at), operands, values);
+            if (each == NULL) {
+                Py_CLEAR(x);
+            }
+            else if (kind == A_TUPLE) {
+                PyTuple_SET_ITEM(x, at, each);
+            }
+            else {
+                PyList_SET_ITEM(x, at, each);
+            }
+        }
+        return x;
+    }
+    Py_ssize_t at = PyLong_AsSsize_t(of);
+    if (kind == AN_OPERAND) {
+        return Py_NewRef(operands[at]);
+    }
+    if (kind == A_PART) {
+        return part_again(operands[at], PyTuple_GET_ITEM(result, 2));
+    }
+    if (kind == A_NUMBER) {
+        return from_node(Py_NewRef(values[at]));
+    }
+    PyObject *done = PyObject_CallOneArg(hooks.note, values[at]);
+    x = done == NULL ? NULL : array_alone(NULL, values[at]);
+    Py_XDECREF(done);
+    return x;
+}
+
+/* The nodes, and what they are written to; 0: nothing was done, -1 with an exception. */
+static int values_again(const Template *from, PyObject *const *operands, int count,
+                        PyObject **values)
+{
+    int made = 0;
+    PyObject *where = NULL;
+    for (; made < count; made++) {
+        values[made] = input_of((Core *)operands[made]);
+        if (values[made] == NULL) {
+            return PyErr_Occurred() ? -1 : 0;
+        }
+    }
+    for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(from->numbers); at++) {
+        values[made++] = Py_NewRef(PyTuple_GET_ITEM(from->numbers, at));
+    }
+    if (PyTuple_GET_SIZE(from->nodes) > 0 && (where = find_caller()) == NULL) {
+        return -1;
+    }
+    for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(from->nodes); at++, made++) {
+        values[made] = node_again(PyTuple_GET_ITEM(from->nodes, at), values, where);
+        if (values[made] == NULL) {
+            break;
+        }
+    }
+    Py_XDECREF(where);
+    if (PyErr_Occurred()) {
+        return -1;
+    }
+    for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(from->writes); at++) {
+        PyObject *pair = PyTuple_GET_ITEM(from->writes, at);
+        Py_ssize_t to = PyLong_AsSsize_t(PyTuple_GET_ITEM(pair, 0));
+        PyObject *value = values[PyLong_AsSsize_t(PyTuple_GET_ITEM(pair, 1))];
+        if (become((Core *)operands[to], Py_NewRef(value)) < 0) {
+            return -1;
+        }
+    }
+    return 1;
+}
+
+int template_read(PyObject *made, Template *to)
+{
+    return PyArg_ParseTuple(made, "O!O!O!O!:template", &PyTuple_Type, &to->numbers, &PyTuple_Type,
+                            &to->nodes, &PyTuple_Type, &to->writes, &PyTuple_Type, &to->result)
+        ? 0 : -1;
+}
+
+PyObject *template_follow(PyObject *made, PyObject **operands, int count)
+{
+    Template from;
+    PyObject *values[MOST_VALUES] = {NULL}, *result = NULL;
+    if (template_read(made, &from) < 0) {
+        return NULL;
+    }
+    int lock = PyTuple_GET_SIZE(from.writes) > 0 ? lock_writes() : 0;
+    if (lock < 0 || (lock == 0 && PyTuple_GET_SIZE(from.writes) > 0)) {
+        return NULL;
+    }
+    for (int at = 0; at < count; at++) {
+        Py_INCREF(operands[at]); /* code of others may run in between */
+    }
+    int done = values_again(&from, operands, count, values);
+    done = lock ? unlock_writes(done) : done;
+    if (done > 0) {
+        result = result_again(from.result, operands, values);
+    }
+    for (int at = 0; at < MOST_VALUES && values[at] != NULL; at++) {
+        Py_DECREF(values[at]);
+    }
+    for (int at = 0; at < count; at++) {
+        Py_DECREF(operands[at]);
+    }
+    return result;
+}

@@ -1,0 +1,225 @@
+/* What is known of calls: how often one came, and its template once Python has made one. */
+
+#include "tape.h"
+
+#include <string.h>
+
+enum { LIMIT = 4096, SLOTS = 2 * LIMIT, LATER = 256 };
+
+/* A call that was met before. */
+typedef struct {
+    uint64_t hash;
+    Py_ssize_t count;
+    int holds, visits; /* visits below zero: it is not recorded the same way each time */
+    PyObject *template; /* NULL: none yet */
+    PyObject **held;
+    uint64_t words[];
+} Step;
+
+static Step *table[SLOTS];
+static int known, after; /* `after`: the visit at which a template is made; 0: never */
+static long followed; /* calls that were done by their templates */
+static unsigned long tracing_thread; /* whose call is being traced; 0: none */
+
+static uint64_t hash_of(const Call *call)
+{
+    uint64_t hash = 0x9E3779B97F4A7C15u ^ (uint64_t)call->count;
+    for (Py_ssize_t at = 0; at < call->count; at++) {
+        hash = (hash ^ call->words[at]) * 0xFF51AFD7ED558CCDu;
+        hash ^= hash >> 32;
+    }
+    return hash;
+}
+
+/* Where the step of a call is, or would be. */
+static Step **place_of(const Call *call, uint64_t hash)
+{
+    size_t at = (size_t)hash % SLOTS;
+    while (table[at] != NULL &&
+           (table[at]->hash != hash || table[at]->count != call->count ||
+            memcmp(table[at]->words, call->words, (size_t)call->count * sizeof(uint64_t)) != 0)) {
+        at = (at + 1) % SLOTS;
+    }
+    return &table[at];
+}
+
+static void forget_all(void)
+{
+    for (size_t at = 0; at < SLOTS; at++) {
+        Step *step = table[at];
+        table[at] = NULL; /* before anything is released: that may come back here */
+        if (step != NULL) {
+            for (int each = 0; each < step->holds; each++) {
+                Py_DECREF(step->held[each]);
+            }
+            Py_XDECREF(step->template);
+            PyMem_Free(step->held);
+            PyMem_Free(step);
+        }
+    }
+    known = 0;
+}
+
+/* A step for a call that was not met before; NULL: no memory, which only costs time. */
+static Step *step_new(const Call *call, uint64_t hash)
+{
+    Step *step = PyMem_Malloc(sizeof(Step) + (size_t)call->count * sizeof(uint64_t));
+    PyObject **held = PyMem_Malloc((size_t)call->holds * sizeof(PyObject *));
+    if (step == NULL || held == NULL) {
+        PyMem_Free(step);
+        PyMem_Free(held);
+        return NULL;
+    }
+    *step = (Step){.hash = hash, .count = call->count, .holds = call->holds, .held = held};
+    memcpy(step->words, call->words, (size_t)call->count * sizeof(uint64_t));
+    for (int at = 0; at < call->holds; at++) {
+        held[at] = Py_NewRef(call->held[at]);
+    }
+    if (known >= LIMIT) {
+        forget_all();
+    }
+    *place_of(call, hash) = step;
+    known++;
+    return step;
+}
+
+/* Whether an array waits: it is pending, or a part of a pending block. */
+static int waits(PyObject *x)
+{
+    Core *core = (Core *)x;
+    PyObject *node = EAGER(x) != Py_None || core->node == NULL ? NULL
+        : core->node != Py_None ? core->node : any_node(core);
+    return node != NULL && IS_NODE(node) && is_pending(node);
+}
+
+/* Whether a call has recorded something: what it gave waits, or is a part of an operand, or a
+   number that was perhaps asked for at once; or an operand waits now. */
+static int has_recorded(const Call *call, PyObject *result)
+{
+    if (PyTuple_CheckExact(result) || PyList_CheckExact(result)) {
+        for (Py_ssize_t at = 0; at < PySequence_Fast_GET_SIZE(result); at++) {
+            if (!has_recorded(call, PySequence_Fast_GET_ITEM(result, at))) {
+                return 0;
+            }
+        }
+        return PySequence_Fast_GET_SIZE(result) > 0;
+    }
+    if (IS_ARRAY(result) || (PyObject *)Py_TYPE(result) == hooks.scalar) {
+        PyObject *storage = EAGER(result) == Py_None ? ((Core *)result)->storage : NULL;
+        int count = storage == NULL || storage == Py_None ? 0 : call->operands_count;
+        for (int at = 0; at < count; at++) {
+            if (((Core *)call->operands[at])->storage == storage) {
+                return 1;
+            }
+        }
+        return waits(result);
+    }
+    for (int at = 0; result == Py_None && at < call->operands_count; at++) {
+        if (waits(call->operands[at])) {
+            return 1;
+        }
+    }
+    /* a number of evaluated operands was NumPy's at once, without a run */
+    return call->waits && PyArray_CheckScalar(result) && !PyArray_Check(result);
+}
+
+/* Has Python make the template of a call; -1 with an exception that is the program's. */
+static int trace(const Call *call, uint64_t hash, PyObject *function, PyObject *const *args,
+                 Py_ssize_t count, PyObject *names)
+{
+    Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
+    PyObject *given = PyTuple_New(count + named);
+    for (Py_ssize_t at = 0; given != NULL && at < count + named; at++) {
+        PyTuple_SET_ITEM(given, at, Py_NewRef(args[at]));
+    }
+    if (given == NULL) {
+        return -1;
+    }
+    tracing_thread = PyThread_get_thread_ident();
+    PyObject *made = PyObject_CallFunctionObjArgs(
+        hooks.traced, function, given, names == NULL ? Py_None : names, NULL);
+    tracing_thread = 0;
+    Py_DECREF(given);
+    if (made == NULL) {
+        return -1;
+    }
+    Step *step = *place_of(call, hash);
+    if (step != NULL && made == Py_None) {
+        step->visits = -LATER;
+    }
+    else if (step != NULL) {
+        Py_XSETREF(step->template, Py_NewRef(made));
+    }
+    Py_DECREF(made);
+    return 0;
+}
+
+int is_tracing(void)
+{
+    return tracing_thread != 0 && tracing_thread == PyThread_get_thread_ident();
+}
+
+PyObject *step_call(PyObject *function, PyObject *const *args, size_t flags, PyObject *names,
+                    Py_ssize_t fixed)
+{
+    Py_ssize_t count = PyVectorcall_NARGS(flags);
+    Call call;
+    PyObject *listeners = after == 0 || hooks.traced == NULL || tracing_thread != 0 ? NULL
+        : PyDict_GetItemWithError(hooks.tracing, name_listeners);
+    if (listeners == NULL || !PyTuple_CheckExact(listeners) || PyTuple_GET_SIZE(listeners) != 0 ||
+        stretch_thread != 0 || !may_record() ||
+        !describe_call(&call, function, args, count, names, fixed)) {
+        return PyObject_Vectorcall(function, args, flags, names);
+    }
+    uint64_t hash = hash_of(&call);
+    Step *step = *place_of(&call, hash);
+    if (step == NULL && (step = step_new(&call, hash)) == NULL) {
+        return PyObject_Vectorcall(function, args, flags, names);
+    }
+    if (step->template != NULL) {
+        PyObject *template = Py_NewRef(step->template);
+        PyObject *found = template_follow(template, call.operands, call.operands_count);
+        Py_DECREF(template);
+        followed += found != NULL;
+        if (found != NULL || PyErr_Occurred()) {
+            return found;
+        }
+        return PyObject_Vectorcall(function, args, flags, names);
+    }
+    int traces = ++step->visits >= after;
+    PyObject *result = PyObject_Vectorcall(function, args, flags, names);
+    if (result != NULL && traces) {
+        if (!has_recorded(&call, result)) {
+            step = *place_of(&call, hash);
+            if (step != NULL) {
+                step->visits = -LATER;
+            }
+        }
+        else if (trace(&call, hash, function, args, count, names) < 0) {
+            Py_CLEAR(result);
+        }
+    }
+    return result;
+}
+
+PyObject *steps_after(PyObject *Py_UNUSED(module), PyObject *visits)
+{
+    long found = PyLong_AsLong(visits);
+    if (found == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    after = (int)(found > LATER ? LATER : found);
+    forget_all();
+    Py_RETURN_NONE;
+}
+
+PyObject *steps_forget(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    forget_all();
+    Py_RETURN_NONE;
+}
+
+PyObject *steps_count(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    return Py_BuildValue("il", known, followed);
+}

@@ -1,0 +1,46 @@
+/* Calls that come round: what Python decided about one, followed in C (docs/design/tape.md).
+
+   layout.c describes a call in words, steps.c keeps what is known of calls, follow.c does one as it
+   was done before. Files of this folder call the folders and files below them alone: `record.h` and
+   `native.h`. */
+
+#ifndef LAZYFUSE_TAPE_H
+#define LAZYFUSE_TAPE_H
+
+#include "../record.h"
+
+enum { MOST_WORDS = 160, MOST_OPERANDS = 12, MOST_HELD = 32, MOST_VALUES = 64 };
+
+/* A call: what was decided about it depends on nothing but these words. */
+typedef struct {
+    uint64_t words[MOST_WORDS];
+    Py_ssize_t count;
+    PyObject *held[MOST_HELD]; /* whose addresses stand in words (borrowed) */
+    int holds;
+    PyObject *operands[MOST_OPERANDS]; /* arrays and lazy numbers of ours (borrowed) */
+    int operands_count;
+    int waits; /* whether an operand is pending */
+} Call;
+
+/* Describes a call of `function`, whose first `fixed` arguments are always these objects. 0: it
+   holds something of which words do not say all. */
+int describe_call(Call *call, PyObject *function, PyObject *const *args, Py_ssize_t count,
+                  PyObject *names, Py_ssize_t fixed);
+
+/* What a result is: a node's array or number, a part of an operand, the operand, a container. */
+typedef enum { AN_ARRAY, A_NUMBER, A_PART, AN_OPERAND, NOTHING, A_TUPLE, A_LIST } ResultKind;
+
+/* The nodes that a call makes, in tuples that Python has made (steps.py). */
+typedef struct {
+    PyObject *numbers; /* nodes with values */
+    PyObject *nodes; /* of each node: op, positions of sources, arg, shape, dtype, perm, placed */
+    PyObject *writes; /* pairs: an operand, the position of its new values */
+    PyObject *result; /* kind, and what it is of */
+} Template;
+
+/* Takes a template of Python's apart (its references are borrowed); -1 with an exception. */
+int template_read(PyObject *made, Template *to);
+/* The call as its template says; NULL without an exception: nothing was done, Python does it. */
+PyObject *template_follow(PyObject *made, PyObject **operands, int count);
+
+#endif
