@@ -91,7 +91,7 @@ class Hooks:
 
 _OF_NATIVE = frozenset(
     """del_item deliver dtype export geometry get_item imag iterate length matmul power real scalar
-    set_item shape transposed value_node wrap""".split()
+    set_item shape transposed wrap""".split()
 )
 
 HOOKS: Final = Hooks()
@@ -176,10 +176,6 @@ LOOPS: Final[dict[Any, Any]] = memo("arrays.base.loops", 1 << 14)
 PIECES: Final[dict[Any, tuple[Any, Any]]] = memo("arrays.base.pieces", 64)
 """Rows and loops that give real (True: imaginary) parts, by dtype and side, found so far."""
 
-REDUCED: Final[dict[Any, tuple[Any, Any, Any]]] = memo("arrays.base.reduced", 1024)
-"""Argument, shape and dtype of the reductions so far, by row, requested dtype, dtype and shape of
-the source, axis and keepdims (reductions.py)."""
-
 REDUCTIONS: Final[dict[str, tuple[Any, Any]]] = {
     "all": (ops.TABLE["reduce:logical_and"], np.bool_),
     "any": (ops.TABLE["reduce:logical_or"], np.bool_),
@@ -219,7 +215,6 @@ if COMPILED:
         "caller": caller,
         "constant": constant,
         "constants": CONSTANTS,
-        "copy_op": ops.TABLE["copy"],
         "acquire": evaluate.acquire,
         "error_bits": errstate.error_bits,
         "inside": INSIDE,
@@ -229,21 +224,17 @@ if COMPILED:
         "note": NOTE,
         "options": OPTIONS,
         "origin": ORIGIN,
-        "pieces": PIECES,
         "scalar_node": scalar_node,
         "source_location": errstate.SourceLocation,
         "plain_numbers": PLAIN,
-        "reduced": REDUCED,
         "reductions": REDUCTIONS,
         "release": evaluate.release,
-        "square_op": ops.TABLE["square"],
         "state": errstate.STATE,
         "storage": Storage,
         "strong": STRONG,
         "tracing": vars(tracing),
         "usual_state": errstate.DEFAULT,
         "view_op": ops.VIEW,
-        "where_op": ops.TABLE["where"],
     }.items():
         NATIVE.bind(_name, _value)
     eager_fusion.use(NATIVE)

@@ -124,10 +124,6 @@ def _simple(row: Op, a: Any, axis: Any, dtype: Any, keepdims: Any, *unusual: Any
 
 def _one(row: Op, x: ndarray, axis: Any, axes: tuple[int, ...], dtype: Any, kept: bool) -> Any:
     node = _reduced(row, node_of(x), axes, kept, _requested(dtype))
-    if (axis is None or type(axis) is int) and (dtype is None or dtype is np.bool_):
-        source = node.src[0]
-        key = row, dtype, source.dtype, source.shape, axis, kept
-        base.REDUCED[key] = node.arg, node.shape, node.dtype
     return from_node(node)
 
 

@@ -169,20 +169,6 @@ static PyObject *reduced_now(
     return IS_REAL(result) ? wrapped(result) : result;
 }
 
-/* A reduction of a recorded array as met before. */
-static PyObject *recorded(Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
-{
-    PyObject *axis, *keepdims;
-    if (self->method == NULL || hooks.reductions == NULL || EAGER(args[0]) != Py_None) {
-        return NULL;
-    }
-    PyObject *row = PyDict_GetItemWithError(hooks.reductions, self->method);
-    if (row == NULL || !is_plain(args, count, names, &axis, &keepdims)) {
-        return NULL;
-    }
-    return recorded_reduction(row, (Core *)args[0], axis, keepdims);
-}
-
 /* Whether a view that NumPy made of a part has the elements of that part. */
 static int is_of_part(PyObject *view, PyObject *part)
 {
@@ -277,14 +263,9 @@ static PyObject *of_first(
     Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
     if (count < 1 || count + named > MOST || (self->kind == FIRST && count > self->most) ||
         !IS_ARRAY(args[0]) || values_of(args[0]) == NULL) {
-        int ours = count > 0 && IS_ARRAY(args[0]) && !IS_DIRECT(args[0]), first = is_governing();
-        PyObject *found = first ? reduced_now(self, args, count, names) : NULL;
-        if (found == NULL && ours && !PyErr_Occurred()) {
-            found = recorded(self, args, count, names);
-        }
+        PyObject *found = reduced_now(self, args, count, names);
         if (found == NULL && !PyErr_Occurred()) {
-            found = first ? governed_now(self, args, count, names)
-                          : reduced_now(self, args, count, names);
+            found = governed_now(self, args, count, names);
         }
         if (found != NULL || PyErr_Occurred()) {
             return found;
@@ -514,16 +495,12 @@ static PyObject *of_any(
     if (!quick && !PyErr_Occurred()) {
         result = governed_now(self, args, count, names);
     }
-    if (!quick && result == NULL && self->is_where && count == 3 && named == 0 &&
-        !PyErr_Occurred()) {
-        result = recorded_where(args);
-    }
     while (made > 0) {
         Py_DECREF(given[--made]);
     }
     if (!quick) {
         if (result != NULL) {
-            return result; /* recorded, or governed */
+            return result; /* governed */
         }
         if (PyErr_Occurred()) {
             PyErr_Clear();

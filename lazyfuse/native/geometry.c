@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-enum { LISTED = 16 }; /* index_keys.LONGEST */
-
 int packed_geometry(PyObject *shape, npy_intp itemsize, Geometry *g)
 {
     if (!PyTuple_CheckExact(shape) || PyTuple_GET_SIZE(shape) > RANK) {
@@ -136,108 +134,6 @@ int narrow_part(const Geometry *from, PyObject *key, Geometry *g)
     return fits;
 }
 
-/* As index_keys._progression: a list of indices of an axis as a slice (new); NULL without an
-   exception: it is none. */
-static PyObject *find_progression(PyObject *list, npy_intp length)
-{
-    Py_ssize_t count = PyList_GET_SIZE(list), first = 0, step = 1;
-    if (count == 0 || count > LISTED) {
-        return NULL;
-    }
-    for (Py_ssize_t at = 0; at < count; at++) {
-        PyObject *each = PyList_GET_ITEM(list, at);
-        Py_ssize_t place = PyLong_CheckExact(each) ? PyLong_AsSsize_t(each) : length;
-        if (PyErr_Occurred()) {
-            PyErr_Clear();
-            return NULL;
-        }
-        if (place < -length || place >= length) {
-            return NULL;
-        }
-        place += place < 0 ? length : 0;
-        first = at == 0 ? place : first;
-        step = at == 1 ? place - first : step;
-        if (step == 0 || place != first + at * step) {
-            return NULL;
-        }
-    }
-    Py_ssize_t last = first + count * step;
-    PyObject *start = PyLong_FromSsize_t(first), *by = PyLong_FromSsize_t(step), *found = NULL;
-    PyObject *stop = last < 0 ? Py_NewRef(Py_None) : PyLong_FromSsize_t(last);
-    if (start != NULL && stop != NULL && by != NULL) {
-        found = PySlice_New(start, stop, by);
-    }
-    Py_XDECREF(start);
-    Py_XDECREF(stop);
-    Py_XDECREF(by);
-    return found;
-}
-
-int narrow_by_list(const Geometry *from, PyObject *key, Geometry *g, int *place)
-{
-    PyObject *one[1] = {key}, **parts = PyTuple_CheckExact(key) ? &PyTuple_GET_ITEM(key, 0) : one;
-    Py_ssize_t count = parts == one ? 1 : PyTuple_GET_SIZE(key), list = -1, open = -1, low, high;
-    Py_ssize_t numbers = 0, none = 0, kept = 0, axis = 0;
-    low = high = -1;
-    for (Py_ssize_t at = 0; at < count; at++) {
-        int number = PyLong_CheckExact(parts[at]);
-        if (PyList_CheckExact(parts[at])) {
-            if (list >= 0) {
-                return 0;
-            }
-            list = at;
-        }
-        else if (parts[at] == Py_Ellipsis) {
-            if (open >= 0) {
-                return 0;
-            }
-            open = at;
-        }
-        else if (!number && parts[at] != Py_None && !PySlice_Check(parts[at])) {
-            return 0;
-        }
-        numbers += number;
-        none += parts[at] == Py_None;
-        if (number || list == at) {
-            low = low < 0 ? at : low;
-            high = at;
-        }
-        if (list < 0) {
-            kept += !number;
-            axis += parts[at] != Py_None && parts[at] != Py_Ellipsis;
-        }
-    }
-    Py_ssize_t axes = count - none - (open >= 0);
-    if (list < 0 || axes > from->nd || (numbers && (open >= 0 || none))) {
-        return 0;
-    }
-    if (open >= 0 && open < list) {
-        kept += from->nd - axes - 1;
-        axis += from->nd - axes;
-    }
-    PyObject *slice = find_progression(parts[list], from->dims[axis]), *basic;
-    if (slice == NULL || (basic = PyTuple_New(count)) == NULL) {
-        Py_XDECREF(slice);
-        PyErr_Clear();
-        return 0;
-    }
-    for (Py_ssize_t at = 0; at < count; at++) {
-        PyTuple_SET_ITEM(basic, at, at == list ? slice : Py_NewRef(parts[at]));
-    }
-    int fits = narrow_part(from, basic, g);
-    Py_DECREF(basic);
-    *place = (int)kept;
-    if (fits && numbers && high - low != numbers) { /* a slice between: NumPy's axis is first */
-        npy_intp length = g->dims[kept], stride = g->strides[kept];
-        memmove(g->dims + 1, g->dims, kept * sizeof(npy_intp));
-        memmove(g->strides + 1, g->strides, kept * sizeof(npy_intp));
-        g->dims[0] = length;
-        g->strides[0] = stride;
-        *place = 0;
-    }
-    return fits;
-}
-
 int falls(int nd, const npy_intp *dims, const npy_intp *strides, int long_ones)
 {
     npy_intp last = NPY_MAX_INTP;
@@ -257,45 +153,6 @@ int gives_c_order(const Geometry *g)
 {
     return g->nd < 2 || falls(g->nd, g->dims, g->strides, 0) ||
            falls(g->nd, g->dims, g->strides, 1);
-}
-
-PyObject *keep_order(const Geometry *g, npy_intp itemsize)
-{
-    int order[RANK], c = 1, f = 1, nd = g->nd;
-    npy_intp size = itemsize;
-    for (int axis = nd - 1; axis >= 0; size *= g->dims[axis--]) {
-        c &= g->dims[axis] == 1 || g->strides[axis] == size;
-    }
-    size = itemsize;
-    for (int axis = 0; axis < nd; size *= g->dims[axis++]) {
-        f &= g->dims[axis] == 1 || g->strides[axis] == size;
-    }
-    if (falls(g->nd, g->dims, g->strides, 0) || c) {
-        Py_RETURN_NONE;
-    }
-    for (int axis = 0; axis < nd; axis++) { /* by falling stride, ties as they are */
-        int at = axis;
-        npy_intp stride = g->strides[axis] < 0 ? -g->strides[axis] : g->strides[axis];
-        for (; at > 0 && !f; at--) {
-            npy_intp before = g->strides[order[at - 1]];
-            if ((before < 0 ? -before : before) >= stride) {
-                break;
-            }
-            order[at] = order[at - 1];
-        }
-        order[at] = axis;
-    }
-    int moved = 0;
-    PyObject *perm = PyTuple_New(nd);
-    for (int at = 0; perm != NULL && at < nd; at++) {
-        int axis = f ? nd - 1 - at : order[at];
-        moved |= axis != at;
-        PyTuple_SET_ITEM(perm, at, PyLong_FromLong(axis)); /* Python always has small numbers */
-    }
-    if (perm != NULL && !moved) {
-        Py_SETREF(perm, Py_NewRef(Py_None));
-    }
-    return perm;
 }
 
 int keeps_c_order(const Geometry *g, npy_intp itemsize)

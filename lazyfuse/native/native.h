@@ -352,7 +352,7 @@ OfferedFast call_plainly;
     /* functions that C calls where it has no path */                                              \
     _(get_item) _(set_item) _(del_item) _(iterate) _(length) _(matmul) _(power) _(dtype)           \
     _(geometry) _(shape) _(transposed) _(real) _(imag) _(wrap) _(export) _(adopted) _(note) _(caller) _(constant)       \
-    _(value_node) _(arrangement) _(acquire) _(release) _(leaf) _(room) _(exact_types)              \
+    _(arrangement) _(acquire) _(release) _(leaf) _(room) _(exact_types)              \
     _(array_ufunc) _(scalar_node) _(error_bits) _(real_view) _(governable)                         \
     _(pool_empty) _(trim) _(stretch_left) _(expression_site) _(deliver)       \
     _(expression_program) _(traced) _(storage_of) _(plain_node) _(snapshot)                        \
@@ -361,11 +361,11 @@ OfferedFast call_plainly;
     _(source_location)                                                                             \
     _(leaf_memory) _(pool) _(block)                                                                \
     /* op definitions; `reduce_rows`: by their codes in loops.c */                                 \
-    _(leaf_op) _(scalar_op) _(full_op) _(view_op) _(index_op) _(update_op) _(where_op) _(copy_op)  \
-    _(square_op) _(reduce_rows)                                                                                 \
+    _(leaf_op) _(scalar_op) _(full_op) _(view_op) _(index_op) _(update_op) \
+    _(reduce_rows)                                                                                 \
     /* what was met before: nodes of numbers, loops, parts of complex numbers by dtype and side,   \
        reductions by method, what reductions gave, arrangements of views */                        \
-    _(constants) _(loops) _(pieces) _(reductions) _(reduced) _(arranged)                           \
+    _(constants) _(loops) _(reductions) _(arranged)                                                \
     /* the dtypes of NumPy's numbers, by type */                                                   \
     _(strong)                                                                                      \
     /* how NumPy's loops of a ufunc may be called: base.loop_types; a meta array */                \
@@ -635,18 +635,11 @@ OfferedFast replay_bind, replay_find, replay_begin, replay_play, replay_commit;
 PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *other, int swapped,
                           int is_operator);
 PyObject *recorded_unary(PyObject *op, PyObject *loops, Core *self);
-/* The same for Python's operators of one operand. */
-PyObject *recorded_operator(PyObject *op, Core *self);
-/* The reduction for a pair of op definition and requested dtype. */
-PyObject *recorded_reduction(PyObject *row, Core *self, PyObject *axis, PyObject *keepdims);
-PyObject *recorded_where(PyObject *const *args);
 /* The same in place, or with `out`: 1, 0 where Python does it, -1 with an exception. */
 int recorded_inplace(PyObject *op, PyObject *loops, Core *self, PyObject *other);
 int recorded_into(PyObject *op, PyObject *loops, PyObject *const *args, int count, Core *out);
 /* The part that a basic key names; NULL without an exception: Python does it. */
 PyObject *recorded_view(Core *self, PyObject *key);
-/* The real or imaginary parts of complex numbers in a block; NULL as above. */
-PyObject *recorded_piece(Core *self, const char *name);
 /* A part becomes `value`: 1, 0 where Python does it, -1 with an exception. */
 int recorded_write(Core *self, PyObject *key, PyObject *value);
 

@@ -231,10 +231,7 @@ static PyObject *unary(int which, PyObject *x)
         if (found != NULL || PyErr_Occurred()) {
             return found;
         }
-        found = recorded_operator(o->op, self);
-        if (found == NULL && !PyErr_Occurred()) {
-            found = exported_call(o->op, o->loops, o->call, &x, 1);
-        }
+        found = exported_call(o->op, o->loops, o->call, &x, 1);
         if (found != NULL || PyErr_Occurred()) {
             return found;
         }
@@ -382,13 +379,6 @@ static PyObject *power(PyObject *left, PyObject *right, PyObject *modulo)
         }
         Py_DECREF(small);
         return placed(result);
-    }
-    if (!swapped && modulo == Py_None && IS_ARRAY(self) && EAGER(self) == Py_None &&
-        is_two(other)) {
-        PyObject *found = recorded_operator(hooks.square_op, (Core *)self);
-        if (found != NULL || PyErr_Occurred()) {
-            return found;
-        }
     }
     PyObject *args[] = {self, other, modulo, swapped ? Py_True : Py_False};
     return expressions_settle() < 0 ? NULL : step_call(hooks.power, args, 4, NULL, 0);

@@ -38,33 +38,6 @@ PyObject *storage_node(Core *x)
         ? node : NULL;
 }
 
-/* Whether `g` is of imaginary parts, whose items have that size. */
-static int is_second(const Geometry *g, npy_intp itemsize)
-{
-    return (g->offset & itemsize) != 0;
-}
-
-/* The op definition and the loop that give the parts of complex numbers (borrowed), met before;
-   NULL without an exception: Python does it. */
-static PyObject *known_piece(Core *x, PyObject *node, const Geometry *g)
-{
-    npy_intp itemsize = PyArray_ITEMSIZE((PyArrayObject *)x->view);
-    if (hooks.pieces == NULL || PyArray_TYPE((PyArrayObject *)x->view) == NPY_OBJECT ||
-        PyDataType_ELSIZE((PyArray_Descr *)NODE(node, dtype)) != 2 * itemsize) {
-        return NULL;
-    }
-    PyObject *key = PyTuple_Pack(2, NODE(node, dtype), is_second(g, itemsize) ? Py_True : Py_False);
-    PyObject *found = key == NULL ? NULL : PyDict_GetItemWithError(hooks.pieces, key), *out;
-    Py_XDECREF(key);
-    if (found == NULL || !PyTuple_CheckExact(found) || PyTuple_GET_SIZE(found) != 2 ||
-        (out = PyObject_GetAttr(PyTuple_GET_ITEM(found, 1), name_out)) == NULL) {
-        PyErr_Clear();
-        return NULL;
-    }
-    Py_DECREF(out);
-    return out == (PyObject *)PyArray_DESCR((PyArrayObject *)x->view) ? found : NULL;
-}
-
 int is_fresh(PyObject *storage, PyObject *node)
 {
     if (NODE(node, value) == Py_None || NODE(node, value) == STORAGE(storage, value)) {
@@ -127,9 +100,9 @@ int look_at(PyObject *object, Given *given)
         return 0;
     }
     given->dtype = (PyObject *)PyArray_DESCR((PyArrayObject *)x->view);
-    given->kind = given->dtype == NODE(node, dtype) ? PART : PIECE;
-    if (given->kind == PIECE && known_piece(x, node, &given->g) == NULL) {
-        return 0;
+    given->kind = PART;
+    if (given->dtype != NODE(node, dtype)) {
+        return 0; /* parts of complex numbers */
     }
     given->ready = NODE(node, value) != Py_None && size_of(&given->g) < eager_below();
     return 1;
@@ -186,27 +159,6 @@ static PyObject *part_node(Core *x, const Geometry *g)
     return view;
 }
 
-/* As ndarray.part_of: the parts that `x` looks at of complex numbers; NULL as above. */
-static PyObject *piece_node(Core *x, const Geometry *g)
-{
-    Geometry numbers = *g;
-    PyObject *block = block_node(x), *known = block == NULL ? NULL : known_piece(x, block, g);
-    if (known == NULL) {
-        return NULL;
-    }
-    npy_intp itemsize = PyArray_ITEMSIZE((PyArrayObject *)x->view);
-    numbers.offset -= is_second(g, itemsize) ? itemsize : 0;
-    Py_INCREF(known);
-    PyObject *node = part_node(x, &numbers), *made = NULL;
-    if (node != NULL) {
-        made = record_node(PyTuple_GET_ITEM(known, 0), PyTuple_Pack(1, node),
-                        PyTuple_GET_ITEM(known, 1), NODE(node, shape), Py_None);
-        Py_DECREF(node);
-    }
-    Py_DECREF(known);
-    return made;
-}
-
 int broadcast_operands(const Given *given, int count, Geometry *shape)
 {
     shape->nd = 0;
@@ -249,9 +201,6 @@ PyObject *node_of(Given *given, PyObject *loop, int at)
     }
     if (given->kind == PART) {
         return part_node(x, &given->g);
-    }
-    if (given->kind == PIECE) {
-        return piece_node(x, &given->g);
     }
     if (PyArray_DescrCheck(given->dtype)) {
         return PyObject_CallFunctionObjArgs(hooks.scalar_node, given->object, given->dtype, NULL);
@@ -336,28 +285,6 @@ PyObject *loop_of(PyObject *op, PyObject *keys)
     return loop == Py_None ? NULL : loop;
 }
 
-PyObject *recorded_where(PyObject *const *args)
-{
-    Given given[3];
-    Geometry shape;
-    int ready = 1;
-    if (hooks.where_op == NULL || hooks.loops == NULL || !may_record()) {
-        return NULL;
-    }
-    for (int at = 0; at < 3; at++) {
-        if (!look_at(args[at], &given[at])) {
-            return NULL;
-        }
-        ready &= given[at].ready;
-    }
-    if (ready || !broadcast_operands(given, 3, &shape) || shape.nd == 0) {
-        return NULL;
-    }
-    PyObject *keys = PyTuple_Pack(3, given[0].dtype, given[1].dtype, given[2].dtype);
-    PyObject *loop = loop_of(hooks.where_op, keys);
-    return loop == NULL ? NULL : from_node(build_node(hooks.where_op, loop, given, 3, &shape));
-}
-
 /* The operation at once where the user's program is at a governed place. */
 static PyObject *governed_binary(PyObject *op, PyObject *const *args, const Given *given)
 {
@@ -402,54 +329,8 @@ PyObject *recorded_unary(PyObject *op, PyObject *loops, Core *self)
     return from_node(record_operation(op, loops, &given, 1, &shape));
 }
 
-PyObject *recorded_operator(PyObject *op, Core *self)
-{
-    Given given;
-    if (op == NULL || hooks.loops == NULL || !may_record() || !look_at((PyObject *)self, &given) ||
-        given.ready || given.g.nd == 0) {
-        return NULL;
-    }
-    if (op == hooks.square_op && ((PyArray_Descr *)given.dtype)->type_num == NPY_BOOL) {
-        return NULL; /* as a power: versions of NumPy differ about booleans */
-    }
-    PyObject *loop = loop_of(op, PyTuple_Pack(1, given.dtype));
-    return loop == NULL ? NULL : from_node(build_node(op, loop, &given, 1, &given.g));
-}
-
-PyObject *recorded_reduction(PyObject *row, Core *self, PyObject *axis, PyObject *keepdims)
-{
-    Given given;
-    if (hooks.reduced == NULL || !may_record() || !IS_ARRAY(self) ||
-        !look_at((PyObject *)self, &given) || given.ready || given.g.nd == 0) {
-        return NULL;
-    }
-    PyObject *shape = given.kind == ALONE ? Py_NewRef(NODE(self->node, shape))
-                                          : shape_tuple(given.g.nd, given.g.dims);
-    PyObject *key = shape == NULL ? NULL
-        : PyTuple_Pack(6, PyTuple_GET_ITEM(row, 0), PyTuple_GET_ITEM(row, 1), given.dtype, shape,
-                       axis, keepdims);
-    PyObject *found = key == NULL ? NULL : PyDict_GetItemWithError(hooks.reduced, key);
-    PyObject *where = NULL, *source = NULL, *node = NULL;
-    Py_XDECREF(shape);
-    Py_XDECREF(key);
-    if (found == NULL || !PyTuple_CheckExact(found) || PyTuple_GET_SIZE(found) != 3) {
-        return NULL;
-    }
-    Py_INCREF(found);
-    if ((source = node_of(&given, NULL, 0)) != NULL && (where = find_caller()) != NULL) {
-        node = make_node(PyTuple_GET_ITEM(row, 0), PyTuple_Pack(1, source),
-                       PyTuple_GET_ITEM(found, 0), PyTuple_GET_ITEM(found, 1),
-                       PyTuple_GET_ITEM(found, 2), Py_None, where);
-    }
-    Py_DECREF(found);
-    Py_XDECREF(source);
-    Py_XDECREF(where);
-    return from_node(node);
-}
-
 /* --------------------------------------------------------------------------------------- views */
-/* Parts of blocks: views that a basic key names, copies that a list picks, real and imaginary
-   parts. The same in Python: indexing.py and index_keys.py, step for step. */
+/* Parts of blocks: views that a basic key names. The same in Python: indexing.py, step for step. */
 
 enum { VISITS = 16 }; /* eager_policy.VISIT_LIMIT */
 enum { COUNTS = 1 << 8 };
@@ -487,50 +368,6 @@ static int is_often_visited(PyObject *storage)
     return visits % COUNTS > VISITS;
 }
 
-/* As index_keys.read: a copy of what a key with a list picks of a pending block; NULL as above. */
-static PyObject *copy_listed(Core *self, PyObject *key, const Geometry *whole)
-{
-    PyObject *node = storage_node(self), *view = NULL, *perm = NULL, *made = NULL, *layout, *loop;
-    Geometry g;
-    int first;
-    if (node == NULL || hooks.copy_op == NULL || hooks.loops == NULL || !is_pending(node) ||
-        !falls(whole->nd, whole->dims, whole->strides, 0) ||
-        !narrow_by_list(whole, key, &g, &first)) {
-        return NULL;
-    }
-    npy_intp itemsize = PyDataType_ELSIZE((PyArray_Descr *)NODE(node, dtype));
-    for (int axis = 0; axis < g.nd; axis++) {
-        if (g.strides[axis] == 0) {
-            return NULL;
-        }
-    }
-    loop = loop_of(hooks.copy_op, PyTuple_Pack(1, NODE(node, dtype)));
-    if (loop == NULL || is_whole(&g, NODE(node, shape), itemsize) != 0) {
-        return NULL;
-    }
-    Py_INCREF(loop);
-    layout = make_layout(&g, itemsize);
-    perm = layout == NULL ? NULL : keep_order(&g, itemsize);
-    if (perm != NULL) {
-        view = make_node(hooks.view_op, PyTuple_Pack(1, node), layout,
-                         PyTuple_GET_ITEM(layout, LAYOUT_SHAPE), NODE(node, dtype), perm, Py_None);
-    }
-    Py_XDECREF(perm);
-    perm = first == 0 ? Py_NewRef(Py_None) : PyTuple_New(g.nd);
-    for (int axis = 0; perm != NULL && first > 0 && axis < g.nd; axis++) {
-        int to = axis == first ? 0 : axis < first ? axis + 1 : axis;
-        PyTuple_SET_ITEM(perm, to, PyLong_FromLong(axis));
-    }
-    if (view != NULL && perm != NULL) {
-        made = record_node(hooks.copy_op, PyTuple_Pack(1, view), loop, NODE(view, shape), perm);
-    }
-    Py_DECREF(loop);
-    Py_XDECREF(layout);
-    Py_XDECREF(view);
-    Py_XDECREF(perm);
-    return from_node(made);
-}
-
 /* An array on the block of `self`, over a part of its memory (a meta array). Steals `view`, which
    may be NULL after an error. */
 static PyObject *make_part(Core *self, PyObject *view)
@@ -557,7 +394,7 @@ PyObject *recorded_view(Core *self, PyObject *key)
         return NULL;
     }
     if (!narrow_part(&whole, key, &g)) {
-        return copy_listed(self, key, &whole);
+        return NULL;
     }
     PyObject *storage = self->storage;
     int there = NODE(node, value) != Py_None;
@@ -577,19 +414,4 @@ PyObject *recorded_view(Core *self, PyObject *key)
     }
     return make_part(self, make_view((PyArrayObject *)self->view, g.nd, g.dims, g.strides,
                                      (char *)hooks.origin + g.offset));
-}
-
-PyObject *recorded_piece(Core *self, const char *name)
-{
-    PyObject *node = EAGER(self) == Py_None && self->node == Py_None ? storage_node(self) : NULL;
-    if (node == NULL || !PyArray_ISCOMPLEX((PyArrayObject *)self->view)) {
-        return NULL;
-    }
-    PyArrayObject *whole = (PyArrayObject *)self->view;
-    for (int axis = 0; axis < PyArray_NDIM(whole); axis++) {
-        if (PyArray_DIM(whole, axis) > 1 && PyArray_STRIDE(whole, axis) % PyArray_ITEMSIZE(whole)) {
-            return NULL;
-        }
-    }
-    return make_part(self, PyObject_GetAttrString(self->view, name));
 }

@@ -37,15 +37,10 @@ int select_part(int nd, const npy_intp *dims, const npy_intp *strides, PyObject 
 /* Whether it leaves some elements. */
 int narrow(int nd, const npy_intp *dims, const npy_intp *strides, PyObject *key, Geometry *g);
 int narrow_part(const Geometry *from, PyObject *key, Geometry *g);
-/* As index_keys.region: the geometry that a key with one list leaves, where that list is a
-   progression, and the axis of that list; 0 for other keys. */
-int narrow_by_list(const Geometry *from, PyObject *key, Geometry *g, int *place);
 /* As meta_arrays.falls: C order, whatever the gaps. `long_ones`: for axes that have a say. */
 int falls(int nd, const npy_intp *dims, const npy_intp *strides, int long_ones);
 /* Whether results take C order from an operand that lies so. */
 int gives_c_order(const Geometry *g);
-/* As meta_arrays.keep_order, where that is not C order for its gaps alone (new). */
-PyObject *keep_order(const Geometry *g, npy_intp itemsize);
 /* Whether meta_arrays.keep_order finds C order. */
 int keeps_c_order(const Geometry *g, npy_intp itemsize);
 /* Whether a part is a node in C order, as ndarray.node_of finds it. */
@@ -105,7 +100,7 @@ int become(Core *x, PyObject *node);
 
 /* ------------------------------------------------------------------------------------- operands */
 
-enum { NUMBER, ALONE, PART, PIECE }; /* a piece: parts of the complex numbers in a block */
+enum { NUMBER, ALONE, PART };
 
 /* An operand as a recorded operation takes it. Its references are borrowed: Python code may
    exchange them. */

@@ -261,14 +261,7 @@ static int is_itself(Core *self, const Geometry *g, Core *value)
 /* Where a write to `self[key]` goes. */
 static int find_written(Core *self, const Given *given, PyObject *key, Geometry *g)
 {
-    int place;
-    if (narrow_part(&given->g, key, g)) {
-        return 1;
-    }
-    PyObject *node = given->kind == PART ? storage_node(self) : NULL;
-    return node != NULL && is_pending(node) &&
-           falls(given->g.nd, given->g.dims, given->g.strides, 0) &&
-           narrow_by_list(&given->g, key, g, &place);
+    return narrow_part(&given->g, key, g);
 }
 
 /* Whether a real node has one complex operand: it may be a view in NumPy, its parts. */
@@ -324,63 +317,10 @@ static int write_given(Core *self, PyObject *key, PyObject *value)
     return write_part(self, &g, node_of(&from, NULL, 0), NULL);
 }
 
-/* Whether `self[key]` is a masked write that is recorded: see indexing._write_mask. */
-static int takes_mask(Core *self, PyObject *key, Given *given, Given *mask)
-{
-    return IS_ARRAY(self) && look_at((PyObject *)self, given) && look_at(key, mask) &&
-           !mask->ready && PyArray_DescrCheck(mask->dtype) && given->g.nd > 0 &&
-           ((PyArray_Descr *)mask->dtype)->type_num == NPY_BOOL && same_dims(&given->g, &mask->g) &&
-           (given->kind == ALONE
-                ? !given->ready || takes_writes(self, given, 0)
-                : takes_writes(self, given, size_of(&given->g) >= eager_below()) &&
-                  keeps_c_order(&given->g, PyArray_ITEMSIZE((PyArrayObject *)self->view)));
-}
-
-/* As indexing._write_mask, for a number. */
-static int write_masked(Core *self, PyObject *key, PyObject *value)
-{
-    Given given, mask;
-    if (!takes_mask(self, key, &given, &mask)) {
-        return 0;
-    }
-    PyObject *keys = PyTuple_Pack(3, mask.dtype, given.dtype, given.dtype);
-    PyObject *loop = loop_of(hooks.where_op, keys);
-    if (loop == NULL) {
-        return PyErr_Occurred() ? -1 : 0;
-    }
-    Py_INCREF(loop);
-    PyObject *none = PyTuple_New(0), *node = NULL, *chosen, *first, *old = NULL;
-    chosen = none == NULL
-        ? NULL : PyObject_CallFunctionObjArgs(hooks.value_node, value, given.dtype, none, NULL);
-    Py_XDECREF(none);
-    if (chosen == NULL || !IS_NODE(chosen)) {
-        Py_XDECREF(chosen);
-        Py_DECREF(loop);
-        return PyErr_Occurred() ? -1 : 0;
-    }
-    first = node_of(&mask, NULL, 0);
-    old = first == NULL ? NULL : node_of(&given, NULL, 0);
-    if (old != NULL) {
-        node = record_node(hooks.where_op, PyTuple_Pack(3, first, chosen, old), loop,
-                           NODE(old, shape), Py_None);
-    }
-    Py_DECREF(loop);
-    Py_DECREF(chosen);
-    Py_XDECREF(first);
-    Py_XDECREF(old);
-    return write_all(self, &given, node);
-}
-
 int recorded_write(Core *self, PyObject *key, PyObject *value)
 {
     Given given;
     Geometry g;
-    if (IS_ARRAY(key) && (PyFloat_CheckExact(value) || PyLong_CheckExact(value)) &&
-        hooks.where_op != NULL && hooks.value_node != NULL && hooks.loops != NULL) {
-        Given mask;
-        int lock = takes_mask(self, key, &given, &mask) ? lock_writes() : 0;
-        return lock <= 0 ? lock : unlock_writes(write_masked(self, key, value));
-    }
     if (!IS_ARRAY(self) || !IS_ARRAY(value) || !look_at((PyObject *)self, &given) ||
         !find_written(self, &given, key, &g)) {
         return 0;
