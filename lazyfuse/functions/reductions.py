@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays import base, mask_selection
+from lazyfuse.arrays import mask_selection
 from lazyfuse.arrays.eager_policy import spares_copy
 from lazyfuse.arrays.exported_memory import read_in_place
 from lazyfuse.arrays.ndarray import (
