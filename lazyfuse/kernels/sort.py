@@ -178,6 +178,12 @@ def _looks_unique(row: Array) -> bool:
     return not (sample[1:] == sample[:-1]).any()
 
 
+def _looks_sorted(row: Array) -> bool:
+    """Whether a row rises, by a sample: NumPy is ten times as fast then."""
+    sample = row[:: max(1, len(row) // _SAMPLE)]
+    return bool((sample[1:] >= sample[:-1]).all())
+
+
 def _cut_argsort(row: Array, stable: bool) -> Array | None:
     """The order of one long row; None if NumPy must find it.
 
@@ -188,7 +194,7 @@ def _cut_argsort(row: Array, stable: bool) -> Array | None:
     find, pack, unpack = [step(code).launcher() for step in steps]
     if find is None or pack is None or unpack is None:
         return None
-    if not stable and not _looks_unique(row):
+    if _looks_sorted(row) or (not stable and not _looks_unique(row)):
         return None
     low, high = _range(row, find)
     row = row.view(f"i{row.itemsize}")

@@ -65,12 +65,14 @@ class Watch:
         "visits", "wait",
     )  # fmt: skip
 
-    def __init__(self, places: Counter[Place], small: int, single: set[Place]) -> None:
+    def __init__(
+        self, places: Counter[Place], small: int, single: set[Place], first: int = FIRST
+    ) -> None:
         self.places = places
         self.bytes = single  # places whose operations read single bytes
         self.small = small  # operations on few elements beside them
         self.turns = 0
-        self.due = FIRST
+        self.due = first
         self.seconds = inf  # of the shortest one that was measured, and of that its kernels
         self.playing = 0.0
         self.turns_each = 1.0  # evaluations per visit of its places
@@ -155,8 +157,10 @@ class Watch:
             conditions.native.govern(*place, visits * count if visits > 0 else visits)
 
 
-def watch(recording: Recording) -> Watch | None:
-    """The watch of an evaluation that is kept; None if it is not to be governed."""
+def watch(recording: Recording, first: int = FIRST) -> Watch | None:
+    """The watch of an evaluation that is kept; None if it is not to be governed. `first`:
+    evaluations before its first trial.
+    """
     if not config.options.governor:
         return None
     places: Counter[Place] = Counter()
@@ -179,7 +183,7 @@ def watch(recording: Recording) -> Watch | None:
         places[place] += 1
         if any(source.dtype.itemsize == 1 for source in node.src):
             single.add(place)
-    return Watch(places, small, single) if places else None
+    return Watch(places, small, single, first) if places else None
 
 
 def _exact_size(node: Node) -> int | None:

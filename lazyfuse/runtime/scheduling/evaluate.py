@@ -429,7 +429,7 @@ def _evaluate(
     if new and recording is not None and fresh.is_numpys(recording):
         report.totals.flushes[rule] += 1
         if missed is not None and elided is elision.NEVER:
-            fresh.remember(missed[0], recording.key)
+            fresh.remember(missed[0], recording, rule not in _FUSED_WITH_READS)
         return _in_numpy(functools.partial(fresh.run, recording))
     if recording is None:
         recording = linearize(pending)

@@ -12,7 +12,7 @@ asks.
 
 from __future__ import annotations
 
-from time import thread_time
+from time import perf_counter, thread_time
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.config import on_any_change, options
 from lazyfuse.devices.caches import memo
-from lazyfuse.runtime.capture import conditions
+from lazyfuse.runtime.capture import conditions, governor
 from lazyfuse.runtime.capture.conditions import Raised
 from lazyfuse.runtime.events import counters, spans
 from lazyfuse.runtime.events.decisions import FRESH
@@ -39,6 +39,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 LARGEST = 1 << 24
 """Additions of one evaluation, some 15 ms of NumPy's, from which it is planned at once."""
+FINDING = 4e-6
+"""Seconds that an evaluation takes beside what C runs, as far as the governor measures it."""
 CALL = 4.0
 """Additions per element that a call of NumPy's is taken for, if it is no ufunc's."""
 
@@ -90,13 +92,16 @@ def _is_view(op: Op) -> bool:
 
 
 _quick: dict[bytes, Any] = memo("runtime.scheduling.fresh.quick", 1024)
-"""Structures by the keys of evaluations (evaluations.py) whose operations C may run."""
+"""By the keys of evaluations (evaluations.py): the structure, which C may run, and its watch."""
 on_any_change(lambda _: _quick.clear())
 
 
-def remember(key: bytes, structure: Any) -> None:
-    """Note that an evaluation was run here, so that C may run it the next time."""
-    _quick[key] = structure
+def remember(key: bytes, recording: Recording, governs: bool) -> None:
+    """Note that an evaluation is run here, so that C may run it the next time. `governs`: its places
+    may be the governor's, which needs no compiled kernels to measure this.
+    """
+    watch = governor.watch(recording, governor.MEASURED + 1) if governs else None
+    _quick[key] = recording.key, watch
 
 
 def one(node: Node, values: list[Array]) -> Array | None:
@@ -113,13 +118,14 @@ def one(node: Node, values: list[Array]) -> Array | None:
 
 def ran_again(key: bytes, roots: list[Node]) -> bool:
     """Whether C has run an evaluation that was run here before: by NumPy's loops, in blocks."""
-    structure = _quick.get(key)
-    if structure is None or spans.on:
+    found = _quick.get(key)
+    if found is None or spans.on:
         return False
+    structure, watch = found
     if _is_due(structure):
         _quick.pop(key, None)
         return False
-    began = thread_time()
+    began = perf_counter()
     concurrency.busy += 1
     try:
         done = conditions.native.plain_run(roots)
@@ -129,7 +135,10 @@ def ran_again(key: bytes, roots: list[Node]) -> bool:
         _quick.pop(key, None)
         return False
     counters.runs_at_once(FRESH, roots)
-    _spent[structure] = _spent.get(structure, 0.0) + thread_time() - began
+    took = perf_counter() - began
+    _spent[structure] = _spent.get(structure, 0.0) + took
+    if watch is not None:
+        watch.note(took + FINDING, took)
     return True
 
 
