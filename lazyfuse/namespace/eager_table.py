@@ -202,6 +202,7 @@ def _install() -> None:
         base.NATIVE.bind("traced", lambda *call: steps.traced(*call))
         base.NATIVE.bind("storage_of", storage_of)
         base.NATIVE.bind("snapshot", snapshot)
+        base.NATIVE.bind("named_place", lambda *place: steps.named_place(*place))
         base.NATIVE.bind("plain_node", lambda *node: fresh.one(*node))
         config.on_any_change(lambda _: base.NATIVE.steps_forget())
         config.on_change("tape_after", base.NATIVE.steps_after)

@@ -33,6 +33,7 @@ from lazyfuse.codegen.graph.node import Node, topological
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.table import ops
 from lazyfuse.runtime.layout.meta_arrays import ORIGIN, packed_layout
+from lazyfuse.runtime.numerics.errstate import SourceLocation
 from lazyfuse.runtime.scheduling.stand_ins import Looked, stand_in, tracing
 
 AN_ARRAY, A_NUMBER, A_PART, AN_OPERAND, NOTHING, A_TUPLE, A_LIST = range(7)  # as in tape.h
@@ -116,6 +117,11 @@ class _Trace:
         return found
 
 
+def named_place(where: Any, name: str) -> SourceLocation:
+    """A source location at which a function of that name was recorded. For C."""
+    return SourceLocation.like(where, name=name)
+
+
 def traced(function: Callable[..., Any], args: tuple[Any, ...], names: Any) -> Any:
     """The template of a call, for C; None: it has none. `names`: of its last arguments, or None."""
     trace = _Trace()
@@ -141,6 +147,7 @@ def _template(trace: _Trace, result: Any, function: Any) -> Any:
         raise _Refused  # whether two arrays may share values depends on who has made these
     numbers: list[Node] = []
     steps: list[tuple[Any, ...]] = []
+    named: dict[int, tuple[str]] = {}
     order = [node for node in topological(roots) if id(node) not in places]
     for node in order:
         if node.value is not None:
@@ -153,7 +160,10 @@ def _template(trace: _Trace, result: Any, function: Any) -> Any:
             src = tuple([places[id(source)] for source in node.src])
             _check(node)
             places[id(node)] = len(trace.nodes) + len(numbers) + len(steps)
-            placed = node.location is not None
+            where = node.location
+            placed: Any = where is not None
+            if isinstance(where, SourceLocation):  # nodes with one such place report as one
+                placed = named.setdefault(id(where), (where.name,)) if where.name else True
             steps.append((node.op, src, node.arg, node.shape, node.dtype, node.perm, placed))
     if len(trace.nodes) + len(numbers) + len(steps) > MOST_VALUES:
         raise _Refused

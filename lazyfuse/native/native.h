@@ -355,7 +355,7 @@ OfferedFast call_plainly;
     _(arrangement) _(acquire) _(release) _(leaf) _(room) _(exact_types)              \
     _(array_ufunc) _(scalar_node) _(error_bits) _(real_view) _(governable)                         \
     _(pool_empty) _(trim) _(stretch_left) _(expression_site) _(deliver)       \
-    _(expression_program) _(traced) _(storage_of) _(plain_node) _(snapshot)                        \
+    _(expression_program) _(traced) _(storage_of) _(plain_node) _(snapshot) _(named_place)         \
     /* classes; `scalar`: of lazy ones; `source_location`: errstate's */                           \
     _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(moves) _(scalar)               \
     _(source_location)                                                                             \

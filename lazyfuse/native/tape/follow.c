@@ -5,6 +5,32 @@
 /* One node of a template: what Python's tuple of it holds. */
 enum { OP, SOURCES, ARG, SHAPE, DTYPE, PERM, PLACED };
 
+/* The source locations of a call: the user's line, and those that name a function. */
+typedef struct {
+    PyObject *where, *names[MOST_VALUES], *places[MOST_VALUES];
+    int count;
+} Places;
+
+/* The location of a node (borrowed); NULL with an exception. */
+static PyObject *place_of(Places *places, PyObject *placed)
+{
+    if (placed == Py_False || placed == Py_True) {
+        return placed == Py_True ? places->where : Py_None;
+    }
+    for (int at = 0; at < places->count; at++) { /* nodes with one location report as one */
+        if (places->names[at] == placed) {
+            return places->places[at];
+        }
+    }
+    PyObject *place = PyObject_CallFunctionObjArgs(
+        hooks.named_place, places->where, PyTuple_GET_ITEM(placed, 0), NULL);
+    if (place != NULL) {
+        places->names[places->count] = placed;
+        places->places[places->count++] = place;
+    }
+    return place;
+}
+
 /* The values of an operand as recorded work reads them (new); NULL without an exception: they have
    changed since the call was described. */
 static PyObject *input_of(Core *x)
@@ -20,8 +46,12 @@ static PyObject *input_of(Core *x)
 }
 
 /* A node of a template (new). */
-static PyObject *node_again(PyObject *step, PyObject *const *values, PyObject *where)
+static PyObject *node_again(PyObject *step, PyObject *const *values, Places *all)
 {
+    PyObject *place = place_of(all, PyTuple_GET_ITEM(step, PLACED));
+    if (place == NULL) {
+        return NULL;
+    }
     PyObject *places = PyTuple_GET_ITEM(step, SOURCES);
     Py_ssize_t count = PyTuple_GET_SIZE(places);
     PyObject *src = PyTuple_New(count);
@@ -31,8 +61,7 @@ static PyObject *node_again(PyObject *step, PyObject *const *values, PyObject *w
     }
     return make_node(PyTuple_GET_ITEM(step, OP), src, PyTuple_GET_ITEM(step, ARG),
                      PyTuple_GET_ITEM(step, SHAPE), PyTuple_GET_ITEM(step, DTYPE),
-                     PyTuple_GET_ITEM(step, PERM),
-                     PyTuple_GET_ITEM(step, PLACED) == Py_True ? where : Py_None);
+                     PyTuple_GET_ITEM(step, PERM), place);
 }
 
 /* A part of an operand's block, where it was the last time (new). */
@@ -102,7 +131,7 @@ static int values_again(const Template *from, PyObject *const *operands, int cou
                         PyObject **values)
 {
     int made = 0;
-    PyObject *where = NULL;
+    Places places = {.where = NULL, .count = 0};
     for (; made < count; made++) {
         values[made] = input_of((Core *)operands[made]);
         if (values[made] == NULL) {
@@ -112,16 +141,19 @@ static int values_again(const Template *from, PyObject *const *operands, int cou
     for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(from->numbers); at++) {
         values[made++] = Py_NewRef(PyTuple_GET_ITEM(from->numbers, at));
     }
-    if (PyTuple_GET_SIZE(from->nodes) > 0 && (where = find_caller()) == NULL) {
+    if (PyTuple_GET_SIZE(from->nodes) > 0 && (places.where = find_caller()) == NULL) {
         return -1;
     }
     for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(from->nodes); at++, made++) {
-        values[made] = node_again(PyTuple_GET_ITEM(from->nodes, at), values, where);
+        values[made] = node_again(PyTuple_GET_ITEM(from->nodes, at), values, &places);
         if (values[made] == NULL) {
             break;
         }
     }
-    Py_XDECREF(where);
+    Py_XDECREF(places.where);
+    while (places.count > 0) {
+        Py_DECREF(places.places[--places.count]);
+    }
     if (PyErr_Occurred()) {
         return -1;
     }

@@ -243,10 +243,9 @@ int describe_call(Call *call, PyObject *function, PyObject *const *args, Py_ssiz
             return 0;
         }
     }
-    int arrays = 0; /* numbers alone are Python's, which knows how NumPy's scalars round;
-                       eager arrays are NumPy's */
+    int recorded = 0; /* eager arrays alone are NumPy's */
     for (int at = 0; at < call->operands_count; at++) {
-        arrays |= IS_ARRAY(call->operands[at]) && !IS_DIRECT(call->operands[at]);
+        recorded |= !IS_DIRECT(call->operands[at]);
     }
-    return arrays;
+    return recorded;
 }

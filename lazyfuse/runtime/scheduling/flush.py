@@ -281,7 +281,8 @@ class Pending:
 
     def reset(self) -> None:
         """After an evaluation: keep only the nodes that are still pending."""
-        self.nodes = left = [each for each in self.nodes if _is_pending(each())]
+        # most are gone: of these nothing has to be asked
+        self.nodes = left = [each for each in self.nodes if each() and _is_pending(each())]
         self.elements = 0
         self.lines.clear()
         self.plain = True

@@ -97,8 +97,9 @@ on_any_change(lambda _: _quick.clear())
 
 
 def remember(key: bytes, recording: Recording, governs: bool) -> None:
-    """Note that an evaluation is run here, so that C may run it the next time. `governs`: its places
-    may be the governor's, which needs no compiled kernels to measure this.
+    """Note that an evaluation is run here, so that C may run it the next time.
+
+    `governs`: its places may be the governor's, which needs no compiled kernels to measure this.
     """
     watch = governor.watch(recording, governor.MEASURED + 1) if governs else None
     _quick[key] = recording.key, watch
