@@ -219,6 +219,8 @@ def mapped():
         return int(file.read().split()[0]) * resource.getpagesize()
 first, last, room = map(int, sys.argv[1:])
 errors = 0
+# Python's small objects have room: where they have none, an error cannot be made, and Python ends.
+spare = [bytes(size) for size in range(16, 480, 16) for _ in range(4000)][::100]
 def limit(size):
     resource.setrlimit(resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
 for seed in range(first, last):
