@@ -38,12 +38,10 @@ from lazyfuse.runtime.scheduling.stand_ins import Looked, stand_in, tracing
 
 AN_ARRAY, A_NUMBER, A_PART, AN_OPERAND, NOTHING, A_TUPLE, A_LIST = range(7)  # as in tape.h
 MOST_VALUES: Final = 64  # of a template, as in tape.h
-LARGEST: Final = 1 << 16
+LARGEST: Final = 1 << 12
 """Bytes of a constant that a template keeps."""
 VAST: Final = 1 << 27
 """Elements from which a recorded result asks whether there is memory (flush.VAST)."""
-
-
 AT_ONCE: Final = 8
 """Updates of blocks of so many times `eager_below` elements may run at once (eager_updates.py)."""
 

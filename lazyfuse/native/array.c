@@ -317,7 +317,8 @@ PyObject *geometry_transposed(PyObject *Py_UNUSED(module), PyObject *x)
     Core *self = (Core *)x;
     if (!IS_DIRECT(x)) {
         PyObject *found = part_transposed(self);
-        return found != NULL || PyErr_Occurred() ? found : step_call(hooks.transposed, &x, 1, NULL, 0);
+        return found != NULL || PyErr_Occurred()
+            ? found : step_call(hooks.transposed, &x, 1, NULL, 0);
     }
     PyObject *value = PyArray_Transpose((PyArrayObject *)EAGER(x), NULL);
     if (value == NULL) {

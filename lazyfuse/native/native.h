@@ -314,7 +314,8 @@ static inline int expressions_settle(void)
    known. */
 int may_wait(PyObject *function, int at_once);
 void sites_clear(void);
-Offered plain_run, expressions_ran, expressions_forget, expressions_count, expressions_compile_above;
+Offered plain_run, expressions_ran, expressions_forget, expressions_count,
+    expressions_compile_above;
 int expressions_ready(void);
 
 /* --------------------------------------------------------------------------------------- blocks */

@@ -68,12 +68,12 @@ def test_programs_A6(below: int, seeds: range) -> None:
 @rounds(40)
 @pytest.mark.parametrize("below", [0, 16384])
 def test_everything_looked_at_after_each_statement_A6(below: int, seeds: range) -> None:
-    explore(Kind(longest=12, each=True), seeds, eager_below=below)
+    explore(Kind(longest=12, each=True), seeds, eager_below=below, tape_after=1)
 
 
 @rounds(20)
 def test_inexact_functions_A6(seeds: range) -> None:
-    explore(Kind(inexact=True, longest=20), seeds, eager_below=0)
+    explore(Kind(inexact=True, longest=20), seeds, eager_below=0, tape_after=1)
 
 
 @rounds(5)

@@ -23,8 +23,8 @@ from tests.programs.loop_programs import LARGE, MIDDLE, SMALL, Turns
 
 pytestmark = campaign.TIMEOUT
 
-RECORDED: dict[str, Any] = {"eager_below": 0}
-THREADS: dict[str, Any] = {"eager_below": 0, "threads": 2, "threads_above": 1}
+RECORDED: dict[str, Any] = {"eager_below": 0, "tape_after": 1}
+THREADS: dict[str, Any] = {"eager_below": 0, "threads": 2, "threads_above": 1, "tape_after": 1}
 SMALL_LIMITS: dict[str, Any] = {
     "plan_limit": 1, "program_limit": 1, "pool_limit": 0, "flush_nodes": 7,
 }  # fmt: skip

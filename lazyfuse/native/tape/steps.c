@@ -45,6 +45,7 @@ static Step **place_of(const Call *call, uint64_t hash)
 
 static void forget_all(void)
 {
+    known = 0;
     for (size_t at = 0; at < SLOTS; at++) {
         Step *step = table[at];
         table[at] = NULL; /* before anything is released: that may come back here */
@@ -57,7 +58,6 @@ static void forget_all(void)
             PyMem_Free(step);
         }
     }
-    known = 0;
 }
 
 /* A step for a call that was not met before; NULL: no memory, which only costs time. */
@@ -187,6 +187,9 @@ PyObject *step_call(PyObject *function, PyObject *const *args, size_t flags, PyO
         return PyObject_Vectorcall(function, args, flags, names);
     }
     int traces = ++step->visits >= after;
+    for (int at = 0; traces && at < call.operands_count; at++) {
+        Py_INCREF(call.operands[at]); /* those in a list may leave it during the call */
+    }
     PyObject *result = PyObject_Vectorcall(function, args, flags, names);
     if (result != NULL && traces) {
         if (!has_recorded(&call, result)) {
@@ -198,6 +201,9 @@ PyObject *step_call(PyObject *function, PyObject *const *args, size_t flags, PyO
         else if (trace(&call, hash, function, args, count, names) < 0) {
             Py_CLEAR(result);
         }
+    }
+    for (int at = 0; traces && at < call.operands_count; at++) {
+        Py_DECREF(call.operands[at]);
     }
     return result;
 }

@@ -17,7 +17,7 @@ from tests.arrays.indexing.test_recorded_parts import _structure, recorded_twice
 
 @pytest.fixture(autouse=True)
 def _recorded() -> Iterator[None]:
-    with config.options(eager_below=0):
+    with config.options(eager_below=0, tape_after=1):
         yield
 
 

@@ -33,7 +33,7 @@ OPERATORS: list[Callable[[Any, Any], Any]] = [
 
 @pytest.fixture(autouse=True)
 def _recorded() -> Iterator[None]:
-    with config.options(eager_below=0):
+    with config.options(eager_below=0, tape_after=1):
         yield
 
 
