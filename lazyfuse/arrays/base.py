@@ -220,7 +220,6 @@ if COMPILED:
         "inside": INSIDE,
         "loop_types": loop_types,
         "meta": meta_array((), np.dtype(np.bool_), None),
-        "loops": LOOPS,
         "note": NOTE,
         "options": OPTIONS,
         "origin": ORIGIN,

@@ -362,11 +362,11 @@ OfferedFast call_plainly;
     _(source_location)                                                                             \
     _(leaf_memory) _(pool) _(block)                                                                \
     /* op definitions; `reduce_rows`: by their codes in loops.c */                                 \
-    _(leaf_op) _(scalar_op) _(full_op) _(view_op) _(index_op) _(update_op) \
+    _(leaf_op) _(scalar_op) _(full_op) _(view_op) _(index_op) _(update_op)                       \
     _(reduce_rows)                                                                                 \
     /* what was met before: nodes of numbers, loops, parts of complex numbers by dtype and side,   \
        reductions by method, what reductions gave, arrangements of views */                        \
-    _(constants) _(loops) _(reductions) _(arranged)                                                \
+    _(constants) _(reductions) _(arranged)                                                         \
     /* the dtypes of NumPy's numbers, by type */                                                   \
     _(strong)                                                                                      \
     /* how NumPy's loops of a ufunc may be called: base.loop_types; a meta array */                \

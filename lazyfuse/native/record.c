@@ -276,15 +276,6 @@ PyObject *record_operation(PyObject *op, PyObject *loops, Given *given, int coun
     return loop == NULL ? NULL : build_node(op, loop, given, count, shape);
 }
 
-PyObject *loop_of(PyObject *op, PyObject *keys)
-{
-    PyObject *key = keys == NULL ? NULL : PyTuple_Pack(2, op, keys);
-    PyObject *loop = key == NULL ? NULL : PyDict_GetItemWithError(hooks.loops, key);
-    Py_XDECREF(keys);
-    Py_XDECREF(key);
-    return loop == Py_None ? NULL : loop;
-}
-
 /* The operation at once where the user's program is at a governed place. */
 static PyObject *governed_binary(PyObject *op, PyObject *const *args, const Given *given)
 {

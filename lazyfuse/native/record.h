@@ -127,8 +127,6 @@ PyObject *node_of(Given *given, PyObject *loop, int at);
 int broadcast_operands(const Given *given, int count, Geometry *shape);
 /* The loop known for the dtypes of operands, borrowed; NULL without an exception: there is none. */
 PyObject *known_loop(PyObject *loops, const Given *given, int count);
-/* The loop that Python found for an op definition and these keys, borrowed; NULL as above. */
-PyObject *loop_of(PyObject *op, PyObject *keys); /* steals `keys` */
 /* The operation on operands that fit, as a node (new); NULL: an error, or without an exception
    Python does it. */
 PyObject *record_operation(PyObject *op, PyObject *loops, Given *given, int count, Geometry *shape);

@@ -2,6 +2,14 @@
 
 #include "tape.h"
 
+/* The nodes that a call makes, in tuples that Python has made (steps.py). */
+typedef struct {
+    PyObject *numbers; /* nodes with values */
+    PyObject *nodes; /* of each node: op, positions of sources, arg, shape, dtype, perm, placed */
+    PyObject *writes; /* pairs: an operand, the position of its new values */
+    PyObject *result; /* kind, and what it is of */
+} Template;
+
 /* One node of a template: what Python's tuple of it holds. */
 enum { OP, SOURCES, ARG, SHAPE, DTYPE, PERM, PLACED };
 
@@ -168,7 +176,8 @@ static int values_again(const Template *from, PyObject *const *operands, int cou
     return 1;
 }
 
-int template_read(PyObject *made, Template *to)
+/* Takes a template of Python's apart (its references are borrowed); -1 with an exception. */
+static int template_read(PyObject *made, Template *to)
 {
     return PyArg_ParseTuple(made, "O!O!O!O!:template", &PyTuple_Type, &to->numbers, &PyTuple_Type,
                             &to->nodes, &PyTuple_Type, &to->writes, &PyTuple_Type, &to->result)

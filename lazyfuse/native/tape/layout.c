@@ -9,7 +9,7 @@
 
 /* What a word begins. */
 enum {
-    OWNED = 1, PART_OF, EAGER_ONE, AGAIN, INTEGER, FLOATING, COMPLEX, ITSELF, SLICE, SEQUENCE, NUMPYS, NAMED
+    OWNED = 1, PART_OF, EAGER_ONE, AGAIN, INTEGER, FLOATING, COMPLEX, ITSELF, SLICE, SEQUENCE, NUMPYS
 };
 
 static int put(Call *call, uint64_t word)

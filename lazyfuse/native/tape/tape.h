@@ -30,16 +30,6 @@ int describe_call(Call *call, PyObject *function, PyObject *const *args, Py_ssiz
 /* What a result is: a node's array or number, a part of an operand, the operand, a container. */
 typedef enum { AN_ARRAY, A_NUMBER, A_PART, AN_OPERAND, NOTHING, A_TUPLE, A_LIST } ResultKind;
 
-/* The nodes that a call makes, in tuples that Python has made (steps.py). */
-typedef struct {
-    PyObject *numbers; /* nodes with values */
-    PyObject *nodes; /* of each node: op, positions of sources, arg, shape, dtype, perm, placed */
-    PyObject *writes; /* pairs: an operand, the position of its new values */
-    PyObject *result; /* kind, and what it is of */
-} Template;
-
-/* Takes a template of Python's apart (its references are borrowed); -1 with an exception. */
-int template_read(PyObject *made, Template *to);
 /* The call as its template says; NULL without an exception: nothing was done, Python does it. */
 PyObject *template_follow(PyObject *made, PyObject **operands, int count);
 
