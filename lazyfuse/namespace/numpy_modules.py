@@ -140,7 +140,8 @@ def _records(ours: Any) -> bool:
 def _put(theirs: Any, ours: Any, call: Any) -> Any:
     """Replace our function by `call`, which checks its arguments first."""
     made = as_builtin(functools.update_wrapper(call, ours), theirs)
-    names = [name for name, value in list(OURS.items()) if value is ours]
+    # pairs would be made while the table is walked, and a collection then may add to it
+    names = [name for name in list(OURS) if OURS.get(name) is ours]
     for name in (*names, theirs):  # all of NumPy's functions that ours replaces
         OURS[name] = made
         makers.pop(name, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import inspect
 import pickle
@@ -178,3 +179,29 @@ def test_signatures_are_those_of_the_installed_numpy(name: str) -> None:
     for part in name.split("."):
         ours, theirs = getattr(ours, part), getattr(theirs, part)
     assert signature(ours) == signature(theirs)
+
+
+def test_a_collection_may_look_names_up_meanwhile() -> None:
+    class Cycle:
+        def __init__(self) -> None:
+            self.own = self
+
+        def __del__(self) -> None:  # as a finaliser that computes with a new name
+            OURS[self] = found.append(0)
+
+    found: list[int] = []
+    ours, call = lambda x: x, lambda x: x
+    threshold = gc.get_threshold()
+    for count in (20, 100, 500):
+        before = set(OURS)
+        gc.collect()
+        try:
+            Cycle()
+            gc.set_threshold(count)  # it is collected after as many allocations
+            numpy_modules._put(ours, ours, call)
+        finally:
+            gc.set_threshold(*threshold)
+            for name in set(OURS) - before:
+                THEIRS.pop(OURS.pop(name), None)
+        gc.collect()
+    assert found

@@ -13,6 +13,7 @@ import pytest
 import lazyfuse as lf
 from lazyfuse.runtime.capture import conditions
 from lazyfuse.runtime.events import counters, decisions
+from lazyfuse.runtime.execution import concurrency
 from lazyfuse.runtime.scheduling import evaluate, fresh
 
 COUNT = 50_000
@@ -20,8 +21,9 @@ DATA = np.random.default_rng(0).normal(size=COUNT)
 
 
 @pytest.fixture(autouse=True)
-def long_trial() -> Iterator[None]:
-    """No structure takes so long, and none is known."""
+def long_trial(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No structure takes so long, none is known, and no other thread has evaluated just now."""
+    monkeypatch.setattr(concurrency, "share", 0.0)
     evaluate.clear_plans()
     fresh._spent.clear()
     with lf.options(plan_after=1_000_000, eager_below=0):
