@@ -58,6 +58,7 @@ class CapturingRun(Run):
 
     __slots__ = (
         "awaited",
+        "copy",
         "events",
         "extents",
         "fit",
@@ -75,6 +76,7 @@ class CapturingRun(Run):
         self.extents: list[tuple[int, int, Any]] = []  # address and bytes of each block
         self.updates: list[tuple[int, BlockPart, int]] = []
         self.slides: dict[int, int] = {}  # windows, and the blocks that represent them
+        self.copy: Array | None = None  # the packed copy that a view is a window of
         values = plan.graph.values
         # numbers that are written to a part are copied from where they lie, as arrays are
         written = {each.src[1] for each in values if each.op is ops.UPDATE}
@@ -113,6 +115,7 @@ class CapturingRun(Run):
     def run_single(self, index: int) -> None:
         value = self.plan.graph.values[index]
         reached = self.reached() if value.op is ops.HOST and self.spoilt else ()
+        self.copy = None
         super().run_single(index)
         if value.op is ops.EMPTY:
             return
@@ -150,7 +153,8 @@ class CapturingRun(Run):
         if value.op is ops.INDEX:
             steps = _steps_of(self.nodes[value.origin].src[0], source)
         self.slides[index] = len(self.extents)
-        self.events.append(Window(index, self.located(below, source), len(self.extents), steps))
+        place = self.located(below, source) if self.copy is None else self.part(self.copy)
+        self.events.append(Window(index, place, len(self.extents), steps))
         self.extents.append((address(result), 0, False))
 
     def run_chain(self, chain: Chain) -> bool:
@@ -192,21 +196,20 @@ class CapturingRun(Run):
             self.fit = False
         return part, whole
 
-    def packed(self, array: Array, perm: tuple[int, ...] | None) -> Array:
-        flat = super().packed(array, perm)
-        if not np.may_share_memory(flat, array):
-            self.fit = False
+    def packed(self, index: int, array: Array, perm: tuple[int, ...] | None) -> Array:
+        flat = super().packed(index, array, perm)
+        self.copy = None if np.may_share_memory(flat, array) else flat
         return flat
 
-    def copied(self, target: Array, source: Array) -> None:
+    def copied(self, target: Array, source: Array, index: int = -1) -> None:
         """Note that elements were copied."""
-        self.events.append(copy_of(self.part(target), self.part(source)))
+        self.events.append(copy_of(self.part(target), self.located(index, source)))
 
     def update(self, index: int) -> None:
         super().update(index)
         value = self.plan.graph.values[index]
         whole = self.array(index)
-        flat = super().packed(whole, value.perm)
+        flat = self.packed(index, whole, value.perm)
         layout = self.layout(index)
         size = flat.itemsize
         strides = tuple([stride * size for stride in layout.strides])

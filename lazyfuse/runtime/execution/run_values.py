@@ -262,8 +262,11 @@ class RunValues:
         )
         return sorted(at_most(turns).items())
 
-    def copied(self, target: Array, source: Array) -> None:
-        """Called after a copy that is part of no kernel: capturing runs note it (capture.py)."""
+    def copied(self, target: Array, source: Array, index: int = -1) -> None:
+        """Called after a copy that is part of no kernel: capturing runs note it (capture.py).
+
+        `index`: the value that `source` is, if any.
+        """
 
     def fresh(self, value: Value, shape: tuple[int, ...]) -> Array:
         if value.perm is None:
@@ -279,13 +282,18 @@ class RunValues:
             return arrange(picked(source, value.picks), value.axes, self.shape(index))
         perm = self.plan.graph.values[value.src[0]].perm
         layout = self.layout(index)
-        return window(self.packed(source, perm), layout)
+        return window(self.packed(value.src[0], source, perm), layout)
 
-    def packed(self, array: Array, perm: tuple[int, ...] | None) -> Array:
-        """The flat memory of an array: its own if it is dense, else a copy."""
-        if not is_dense(array, perm):
-            self.wait()
-        return flat_memory(array, perm)
+    def packed(self, index: int, array: Array, perm: tuple[int, ...] | None) -> Array:
+        """The flat memory of a value's array: its own if it is dense, else a copy."""
+        if is_dense(array, perm):
+            return flat_memory(array, perm)
+        self.wait()
+        source = array if perm is None else array.transpose(perm)
+        target = self.empty(source.shape, source.dtype)
+        np.copyto(target, source)
+        self.copied(target, source, index)
+        return target.reshape(-1)
 
     def layout(self, index: int) -> Layout:
         """The layout of a view or an update in the memory of its source."""
@@ -318,7 +326,7 @@ class RunValues:
         before = value.src[0]
         old = self.array(before)
         layout = self.layout(index)
-        flat = self.packed(old, value.perm)
+        flat = self.packed(before, old, value.perm)
         if self.may_overwrite(index, before, old) and np.may_share_memory(flat, old):
             return window(flat, layout), old
         self.wait()
