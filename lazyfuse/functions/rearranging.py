@@ -185,6 +185,8 @@ def diag(v: Any, k: Any = 0) -> Any:
 @_replaces(np.gradient, decompositions.decompose)
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> Any:
     """As `numpy.gradient`: by one formula, whose neighbours are the elements themselves at ends."""
+    if dtype_of(f).kind in "iu":
+        f = methods.astype(f, np.float64)
     shown, dtype = geometry(f), dtype_of(f)
     if dtype.kind not in "fc" or edge_order != 1 or min(shown.shape) < 2:
         return None

@@ -36,6 +36,16 @@ static Loops *loops_of_op(PyObject *op)
     return found == NULL || found == Py_None ? NULL : PyCapsule_GetPointer(found, NULL);
 }
 
+/* An array of no axes as the number that operations take (new). Steals it, which may be NULL. */
+static PyObject *number_of(PyObject *value)
+{
+    PyArrayObject *array = (PyArrayObject *)value;
+    PyObject *number = value == NULL ? NULL
+        : PyArray_Scalar(PyArray_DATA(array), PyArray_DESCR(array), value);
+    Py_XDECREF(value);
+    return number;
+}
+
 /* A node that has its values, as an operand (new); NULL without an exception: not so plain. */
 static PyObject *value_of(PyObject *node)
 {
@@ -44,8 +54,7 @@ static PyObject *value_of(PyObject *node)
         plain_type(value) < 0) {
         return NULL;
     }
-    return PyArray_NDIM(value) == 0
-        ? PyArray_Scalar(PyArray_DATA(value), PyArray_DESCR(value), (PyObject *)value)
+    return PyArray_NDIM(value) == 0 ? number_of(Py_NewRef(value))
         : PyArray_IS_C_CONTIGUOUS(value) ? Py_NewRef(value) : NULL;
 }
 
@@ -65,8 +74,11 @@ static PyObject *view_of(PyObject *layout, PyObject *of)
         steps[axis] = item * PyLong_AsSsize_t(PyTuple_GET_ITEM(strides, axis));
     }
     npy_intp offset = PyLong_AsSsize_t(PyTuple_GET_ITEM(layout, LAYOUT_OFFSET));
-    return PyErr_Occurred() || nd > RANK || nd == 0 ? NULL
-        : make_view(whole, (int)nd, dims, steps, PyArray_BYTES(whole) + offset * item);
+    if (PyErr_Occurred() || nd > RANK) {
+        return NULL;
+    }
+    PyObject *part = make_view(whole, (int)nd, dims, steps, PyArray_BYTES(whole) + offset * item);
+    return nd == 0 ? number_of(part) : part;
 }
 
 /* The operation of a node on its operands: an expression (new); NULL as above. */
@@ -102,10 +114,14 @@ static PyObject *by_numpy(PyObject *node, const Table *table, PyObject **values)
         PyObject *source = PyTuple_GET_ITEM(src, k);
         PyObject **value = &values[place_of(table, source)];
         fine = settle(value);
-        int is_number = NODE(source, value) != Py_None && fine > 0;
-        if (fine > 0 && PyList_Append(given, is_number ? NODE(source, value) : *value) < 0) {
+        PyObject *array = fine <= 0 ? NULL
+            : NODE(source, value) != Py_None ? Py_NewRef(NODE(source, value))
+            : PyArray_CheckAnyScalarExact(*value) ? PyArray_FromScalar(*value, NULL)
+            : Py_NewRef(*value);
+        if (fine > 0 && (array == NULL || PyList_Append(given, array) < 0)) {
             fine = -1;
         }
+        Py_XDECREF(array);
     }
     if (fine > 0) {
         found = PyObject_CallFunctionObjArgs(hooks.plain_node, node, given, NULL);
@@ -141,7 +157,7 @@ static int evaluate_all(PyObject *order, const Table *table, PyObject **values, 
         int is_held = entry->root || is_held_beyond(node, entry->edges + 1);
         if (NODE(node, op) == hooks.view_op) {
             PyObject **of = &values[place_of(table, PyTuple_GET_ITEM(src, 0))];
-            int fine = is_held ? 0 : settle(of);
+            int fine = is_held ? 0 : settle(of); /* a held one has memory of its own */
             values[at] = fine > 0 ? view_of(NODE(node, arg), *of) : NULL;
         }
         else if ((values[at] = operation_of(node, given, count)) == NULL && !PyErr_Occurred()) {

@@ -51,6 +51,7 @@ PROGRAMS: dict[str, Any] = {
     "window of a result": lambda xp: (xp.array(DATA) * 2.0)[5:40_000:3] + 1.0,
     "comparison": lambda xp: xp.where(xp.array(DATA) > 0.5, xp.array(DATA) - 1.0, 0.0),
     "part": lambda xp: ((xp.array(DATA) + 1j) + 2.0).imag.sum(),
+    "element of a held result": lambda xp: (lambda x: x[5] + x[7])(xp.array(DATA) * 2.0),
     "integers": lambda xp: (xp.arange(COUNT) // 7 % 5).sum(),
     "sorted": lambda xp: xp.sort(xp.array(DATA) * 2.0) + 1.0,
 }
