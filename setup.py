@@ -30,14 +30,14 @@ arrays/base.py arrays/eager_functions.py arrays/eager_operators.py arrays/eager_
 arrays/eager_ufunc.py
 arrays/exported_memory.py arrays/index_keys.py arrays/indexing.py arrays/methods.py
 arrays/ndarray.py arrays/nodes.py arrays/operators.py arrays/recording.py
-arrays/scalars.py arrays/storage.py functions/joining.py functions/products.py functions/ufunc.py
+arrays/scalars.py arrays/storage.py functions/products.py functions/ufunc.py
 loops/entering.py loops/kinds.py loops/take_over.py namespace/steps.py
 runtime/capture/evaluations.py runtime/capture/governor.py
 runtime/capture/native_replay.py runtime/events/spans.py
 runtime/layout/meta_arrays.py runtime/numerics/errstate.py
 runtime/scheduling/co_evaluation.py
 runtime/scheduling/eager_fusion.py runtime/scheduling/eager_rules.py runtime/scheduling/flush.py
-runtime/scheduling/fresh.py
+runtime/scheduling/evaluate.py runtime/scheduling/fresh.py
 codegen/graph/linearize.py codegen/graph/moves.py
 devices/cpu/bound_launch.py devices/cpu/launch.py devices/critical.py devices/pools/buffers.py
 """.split()

@@ -26,9 +26,11 @@ from lazyfuse.arrays import ndarray as array
 from lazyfuse.arrays.base import COMPILED, NATIVE
 from lazyfuse.arrays.ndarray import CANONICAL, OURS, ndarray, options
 from lazyfuse.arrays.storage import Block, Export, Storage, leaf
+from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.graph.shapes import broadcast_all, size_of
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.runtime.events import decisions, numpy_calls
+from lazyfuse.runtime.execution import concurrency
 from lazyfuse.runtime.layout.meta_arrays import held, packed_order, window
 from lazyfuse.runtime.numerics import errstate
 from lazyfuse.runtime.placement import devices
@@ -189,9 +191,26 @@ def _exact_types(op: Op) -> bytes:
     return bytes([eager_limit(op) if runs_exactly(op, each, True) else 0 for each in dtypes])
 
 
+def _evaluate_export(x: Any, node: Node) -> None:
+    """Evaluate what an array exports. NumPy may lose the error."""
+    try:
+        evaluate.evaluate([node], decisions.EXPORT)
+        lost.found = None
+    except BaseException as error:
+        lost.found = x, error
+        raise
+
+
+def _is_alone() -> bool:
+    """Whether neither another thread's evaluation nor arrays in chunks matter now."""
+    return not (concurrency.busy or concurrency.share or evaluate.chunked is not None)
+
+
 if base.COMPILED:  # native/exported.c does the same for operands with a known loop
     for _name, _value in {
+        "evaluate_export": _evaluate_export,
         "exact_types": _exact_types,
+        "is_alone": _is_alone,
         "leaf": leaf,
         "leaf_memory": Block,
         "real_view": array.real_view,

@@ -27,7 +27,6 @@ from lazyfuse.runtime.layout.meta_arrays import (
     Perm,
     address,
     held,
-    held_twice,
     is_exported,
     terminal,
     window,
@@ -257,10 +256,6 @@ class Storage:
 
     def lend(self) -> Array:
         """Export the flat memory as an array that other code may keep: from now on it is shared."""
-        if self.value is None and self.exports is None:
-            found = self._lend_first()
-            if found is not None:
-                return found
         flat = self.writable(decisions.EXPORT)
         roots = self.exports
         if roots is not None and self.shared():
@@ -272,21 +267,6 @@ class Storage:
         self.exports = [lent] if self.exports is None else [*self.exports, lent]
         base: Any = array.base
         base.owner = weakref.ref(self)
-        return array
-
-    def _lend_first(self) -> Array | None:
-        """The array of `lend`, for values that have just been computed and have no readers."""
-        if self.node.value is None:
-            evaluate.evaluate([self.node], decisions.EXPORT)
-        if self.has_readers() or self.node.resident is not None:
-            return None
-        value = own_value(self.node)
-        if not (value.flags.c_contiguous and value.flags.writeable) or is_exported(value):
-            return None
-        self.flat, array, self.origin = held_twice(value.reshape(-1), value, weakref.ref(self))
-        self.picks = self.visits = 0
-        self.value = value  # last: for other threads it means that all is set
-        self.exports = [Export(array, 1)]  # 1: the slot of the export
         return array
 
     def read(self) -> Node:

@@ -22,6 +22,7 @@ from lazyfuse.devices.caches import register
 from lazyfuse.functions.ufunc import ufunc_of
 from lazyfuse.interop import fallback, overrides
 from lazyfuse.registry import OURS, implements, with_globals
+from lazyfuse.runtime.events import numpy_calls
 from lazyfuse.runtime.scheduling.compound_calls import as_one
 
 FOLLOWED = {
@@ -127,7 +128,7 @@ def rebind(function: types.FunctionType) -> types.FunctionType:
 def decompose(theirs: Any, eager: str = "") -> Callable[..., Any]:
     """Decompose a NumPy function written in Python: large arrays are recorded step by step."""
     implementation = theirs.__wrapped__
-    name = f"{theirs.__module__}.{theirs.__name__}".removeprefix("numpy.")
+    name = numpy_calls.name_of(theirs)
     rebound: Callable[..., Any] | None = None
 
     @implements(theirs, eager)

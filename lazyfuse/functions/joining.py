@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays import methods
-from lazyfuse.arrays.base import NATIVE
 from lazyfuse.arrays.conversion import to_numpy
 from lazyfuse.arrays.eager_policy import middling_copy
 from lazyfuse.arrays.ndarray import (
-    alone,
     concrete_value,
     gather,
     geometry,
@@ -27,14 +25,14 @@ from lazyfuse.arrays.ndarray import (
 )
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import host, shape_of
-from lazyfuse.arrays.storage import CANONICAL, leaf
+from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.shapes import normalize_axis, size_of
 from lazyfuse.functions import decompositions
 from lazyfuse.functions.moving import joined, recorded, stretched, turned
 from lazyfuse.interop import fallback
 from lazyfuse.interop.fallback import records
 from lazyfuse.registry import OURS, THEIRS, dress, implements
-from lazyfuse.runtime.layout.meta_arrays import Array, Perm, joined_order, keep_order
+from lazyfuse.runtime.layout.meta_arrays import Array, joined_order, keep_order
 from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.scheduling.eager_rules import small, small_array
 
@@ -86,10 +84,6 @@ def _is_default_cast(casting: Any) -> bool:
 
 
 def _joined(arrays: Any, axis: Any) -> Any:
-    if NATIVE is not None and devices.current() is devices.cpu():
-        made = NATIVE.join(arrays, axis)
-        if made is not None:
-            return made
     if not any(type(x) is ndarray and concrete_value(x) is None for x in arrays):
         return None
     operands = [_as_array(x) for x in arrays]
@@ -112,21 +106,10 @@ def _joined(arrays: Any, axis: Any) -> Any:
     )
     size = size_of(shape)
     if middling_copy(operands, size) and devices.current() is devices.cpu():
-        return _joined_now([gather(x) for x in operands], place, shape, dtype, perm)
+        return fallback.run(np.concatenate, "concatenate", (list(arrays), place), {})
     if len(operands) <= PIECES and size and not small(size):
         return recorded(operands, joined(tuple(shapes), place), dtype, perm)
     return host("concatenate", _Concatenate(place), operands, shape, dtype, perm)
-
-
-def _joined_now(
-    reals: list[Any], place: int, shape: tuple[int, ...], dtype: Any, perm: Perm
-) -> ndarray:
-    """NumPy's join of values, in memory that was used before: new pages cost more than the copy."""
-    packed = shape if perm is None else tuple([shape[axis] for axis in perm])
-    block = devices.cpu().empty(packed, dtype)
-    joined = block if perm is None else block.transpose(np.argsort(perm))
-    np.concatenate(reals, place, joined)
-    return alone(leaf(joined, perm))
 
 
 def _join_axis(axis: Any, shapes: list[tuple[int, ...]]) -> int | None:

@@ -22,6 +22,7 @@ from lazyfuse.functions.creation import asarray
 from lazyfuse.interop import fallback, overrides
 from lazyfuse.interop.fallback import records
 from lazyfuse.registry import implements
+from lazyfuse.runtime.events import numpy_calls
 from lazyfuse.runtime.layout.meta_arrays import affine
 from lazyfuse.runtime.scheduling.eager_rules import small
 
@@ -43,8 +44,7 @@ def _as_views(owner: ndarray, result: Any, whole: Any) -> Any:
 
 def view_function(theirs: Any, eager: str = "") -> Callable[..., Any]:
     """The lazyfuse version of a function that returns views of its first argument."""
-    module = theirs.__module__
-    name = f"{module}.{theirs.__name__}".removeprefix("numpy.")
+    name = numpy_calls.name_of(theirs)
 
     @implements(theirs, eager)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -44,6 +44,13 @@ CALLBACKS = {
 }
 """Positions of arguments that are the user's functions: they are called with our arrays."""
 
+OVERWRITING = {
+    "median": 3, "nanmedian": 3, "percentile": 4, "nanpercentile": 4, "quantile": 4,
+    "nanquantile": 4,
+}  # fmt: skip
+"""Positions of `overwrite_input`. It leaves the order of the elements open: recorded work may read
+them, so they stay as they are."""
+
 
 # ---------------------------------------------------------------- in place
 
@@ -310,9 +317,15 @@ def _plain(
 ) -> Callable[..., Any]:
     """A call of NumPy's `function`; `shown` has its parameters where it shows none itself."""
     out = -2  # not read yet: reading signatures is slow
+    overwriting = OVERWRITING.get(name)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal out
+        if overwriting is not None:
+            if len(args) > overwriting:
+                args = (*args[:overwriting], False, *args[overwriting + 1 :])
+            elif "overwrite_input" in kwargs:
+                kwargs["overwrite_input"] = False
         if len(args) > 1:  # the first is never an output
             if out == -2:
                 out = _out_position(shown or function)
@@ -393,7 +406,7 @@ def wrap_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make a function of ours that runs NumPy's `function` at once on its arguments."""
     module = getattr(function, "__module__", None) or "numpy"
     short: str = function.__name__
-    name = f"{module}.{short}".removeprefix("numpy.")
+    name = numpy_calls.name_of(function)
     if module.partition(".")[0] == "numpy" and short in WRITTEN:
         ours = _writing(function, name)
     elif short in CALLBACKS:

@@ -33,6 +33,7 @@ from lazyfuse.devices import caches
 from lazyfuse.functions.joining import rolled
 from lazyfuse.namespace import numpy_modules, steps
 from lazyfuse.registry import EAGER
+from lazyfuse.runtime.events import numpy_calls
 from lazyfuse.runtime.scheduling import fresh
 
 Real = np.ndarray
@@ -204,6 +205,8 @@ def _install() -> None:
         base.NATIVE.bind("snapshot", snapshot)
         base.NATIVE.bind("named_place", lambda *place: steps.named_place(*place))
         base.NATIVE.bind("plain_node", lambda *node: fresh.one(*node))
+        base.NATIVE.bind("called_name", steps.called_name)
+        base.NATIVE.bind("calls_counted", numpy_calls.by_name)
         config.on_any_change(lambda _: base.NATIVE.steps_forget())
         config.on_change("tape_after", base.NATIVE.steps_after)
         count = base.NATIVE.steps_count

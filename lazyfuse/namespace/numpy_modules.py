@@ -123,7 +123,9 @@ def quicken(theirs: Any, ours: Any) -> Any:
         return ours
     if isinstance(ours, type) or (make is None and not _records(ours)):
         return ours
-    call = followed(theirs, ours) if make is None else make(ours)
+    call = ours if make is None else make(ours)
+    if isinstance(call, types.FunctionType) and _records(ours):
+        call = followed(theirs, call)
     return ours if call is ours else _put(theirs, ours, call)
 
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from lazyfuse.arrays import base
+from lazyfuse.arrays.eager_functions import GOVERNABLE
 from lazyfuse.arrays.ndarray import (
     OURS,
     alone,
@@ -32,6 +33,8 @@ from lazyfuse.arrays.storage import CANONICAL, Storage, is_evaluated
 from lazyfuse.codegen.graph.node import Node, topological
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.table import ops
+from lazyfuse.interop import fallback
+from lazyfuse.runtime.events import numpy_calls
 from lazyfuse.runtime.layout.meta_arrays import ORIGIN, packed_layout
 from lazyfuse.runtime.numerics.errstate import SourceLocation
 from lazyfuse.runtime.scheduling.stand_ins import Looked, stand_in, tracing
@@ -118,6 +121,21 @@ class _Trace:
 def named_place(where: Any, name: str) -> SourceLocation:
     """A source location at which a function of that name was recorded. For C."""
     return SourceLocation.like(where, name=name)
+
+
+def called_name(theirs: Any, before: dict[str, int]) -> str | None:
+    """The name under which NumPy's calls of a function are counted; None: C is not to make them.
+    For C.
+
+    `before`: how often NumPy's functions had run before a call of ours.
+    """
+    name = getattr(theirs, "__name__", None)
+    if name is None or name in fallback.WRITTEN or name in fallback.CALLBACKS or name in GOVERNABLE:
+        return None
+    ran = [each for each, n in numpy_calls.by_name().items() if n > before.get(each, 0)]
+    if not ran:
+        return None  # done in another way than NumPy's
+    return ran[0] if len(ran) == 1 else numpy_calls.name_of(theirs)
 
 
 def traced(function: Callable[..., Any], args: tuple[Any, ...], names: Any) -> Any:

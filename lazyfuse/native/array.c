@@ -525,8 +525,11 @@ static PyObject *memory_of = NULL;
 static int get_buffer(PyObject *x, Py_buffer *buffer, int flags)
 {
     PyArrayObject *small = IS_ARRAY(x) && IS_DIRECT(x) ? (PyArrayObject *)EAGER(x) : NULL;
-    PyObject *memory = small != NULL && plain_type(small) >= 0
-        ? PyArray_View(small, NULL, NULL) : PyObject_CallOneArg(memory_of, x);
+    PyObject *memory = small != NULL && plain_type(small) >= 0 ? PyArray_View(small, NULL, NULL)
+        : small == NULL && IS_ARRAY(x) ? lend_result((Core *)x) : NULL;
+    if (memory == NULL && !PyErr_Occurred()) {
+        memory = PyObject_CallOneArg(memory_of, x);
+    }
     int done = memory == NULL ? -1 : PyObject_GetBuffer(memory, buffer, flags);
     Py_XDECREF(memory);
     if (done < 0) {

@@ -108,7 +108,8 @@ static int is_evaluated(PyObject *storage)
            NODE(node, value) != Py_None && NODE(node, resident) == Py_None;
 }
 
-static int look(PyObject *object, There *there)
+/* `reads`: what comes of the values is no view of them. */
+static int look(PyObject *object, There *there, int reads)
 {
     there->array = 1;
     there->visible = 0;
@@ -141,7 +142,10 @@ static int look(PyObject *object, There *there)
     else if (value == Py_None) {
         value = real_of(x);
         if (value == NULL && is_evaluated(x->storage)) {
-            there->value = PyObject_CallOneArg(hooks.real_view, object);
+            there->value = reads ? view_of_block(x) : NULL;
+            if (there->value == NULL && !PyErr_Occurred()) {
+                there->value = PyObject_CallOneArg(hooks.real_view, object);
+            }
             there->visible = there->value != NULL && has_exports(x->storage);
             PyErr_Clear();
             return there->value != NULL && IS_REAL(there->value);
@@ -158,13 +162,13 @@ static int look(PyObject *object, There *there)
 PyObject *value_there(PyObject *x)
 {
     There there;
-    return look(x, &there) ? there.value : NULL;
+    return look(x, &there, 0) ? there.value : NULL;
 }
 
 static int look_at_all(PyObject *const *objects, int count, There *there)
 {
     for (int at = 0; at < count; at++) {
-        if (!look(objects[at], &there[at])) {
+        if (!look(objects[at], &there[at], 1)) {
             while (at-- > 0) {
                 Py_DECREF(there[at].value);
             }
@@ -424,73 +428,6 @@ PyObject *called_at_once(PyObject *op, PyObject *const *args, int count)
     return found;
 }
 
-enum { JOINED = 16 }; /* arrays that are joined at once */
-
-/* The shape of a join of values along an axis: 1, or 0 where Python does it. */
-static int joined_shape(PyObject *const *values, Py_ssize_t count, long axis, Result *to)
-{
-    for (Py_ssize_t at = 0; at < count; at++) {
-        PyArrayObject *a = (PyArrayObject *)values[at], *first = (PyArrayObject *)values[0];
-        if (plain_type(a) < 0 || plain_type(a) != plain_type(first) || axis < 0 ||
-            axis >= PyArray_NDIM(a) || PyArray_NDIM(a) > AXES ||
-            PyArray_NDIM(a) != PyArray_NDIM(first) || !PyArray_IS_C_CONTIGUOUS(a)) {
-            return 0;
-        }
-        for (int each = 0; each < PyArray_NDIM(a); each++) {
-            npy_intp length = PyArray_DIM(a, each);
-            if (at == 0) {
-                to->dims[each] = length;
-            }
-            else if (each == axis) {
-                to->dims[each] += length;
-            }
-            else if (to->dims[each] != length) {
-                return 0;
-            }
-        }
-    }
-    to->nd = PyArray_NDIM((PyArrayObject *)values[0]);
-    npy_intp size = PyArray_OverflowMultiplyList(to->dims, to->nd), limit = eager_below();
-    return size >= limit && limit <= NPY_MAX_INTP / MIDDLING && size <= MIDDLING * limit;
-}
-
-/* join(arrays, axis): a middling join of arrays whose values are there, at once, in memory that was
-   used before; None: as joining._joined. */
-PyObject *exported_join(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
-{
-    PyObject *values[JOINED], *made = NULL, *x = NULL;
-    Py_ssize_t count = given == 2 && PyTuple_CheckExact(args[0]) ? PyTuple_GET_SIZE(args[0]) : 0;
-    Py_ssize_t there = 0;
-    Result to;
-    int plain = count > 0 && count <= JOINED && PyLong_CheckExact(args[1]) && IS_BOUND;
-    for (; plain && there < count; there += plain) {
-        PyObject *each = PyTuple_GET_ITEM(args[0], there);
-        values[there] = IS_ARRAY(each) ? value_there(each) : NULL;
-        plain = values[there] != NULL;
-    }
-    long axis = plain ? PyLong_AsLong(args[1]) : -1;
-    if (plain && joined_shape(values, count, axis, &to)) {
-        made = take_room(to.nd, to.dims, PyArray_DESCR((PyArrayObject *)values[0]));
-    }
-    if (made != NULL) {
-        char *place = PyArray_BYTES((PyArrayObject *)made);
-        npy_intp rows = PyArray_MultiplyList(to.dims, (int)axis);
-        for (npy_intp row = 0; row < rows; row++) {
-            for (Py_ssize_t at = 0; at < count; at++) {
-                PyArrayObject *a = (PyArrayObject *)values[at];
-                size_t bytes = (size_t)(PyArray_NBYTES(a) / rows);
-                memcpy(place, PyArray_BYTES(a) + (size_t)row * bytes, bytes);
-                place += bytes;
-            }
-        }
-        x = array_over(made);
-    }
-    while (there > 0) {
-        Py_DECREF(values[--there]);
-    }
-    return x != NULL || (PyErr_Occurred() && plain) ? x : Py_NewRef(Py_None);
-}
-
 /* The numpy array over memory that `x` shares with exporters, for a write at once (borrowed);
    NULL without an exception: Python does it. As `Storage.writable`, where recorded work needs
    none of the old values. */
@@ -606,7 +543,7 @@ int exported_write(Core *self, PyObject *key, PyObject *value)
     }
     Py_INCREF(real); /* looking at the value may run Python code, and with it other threads */
     int done = 0;
-    if (look(value, &there)) {
+    if (look(value, &there, 1)) {
         if (for_writing(self) == real) {
             done = PyObject_SetItem(real, key, there.value) < 0 ? -1 : 1;
         }
@@ -620,7 +557,7 @@ PyObject *exported_reduction(int which, PyObject *theirs, PyObject *x, Governed 
 {
     There there;
     turn->place = NULL;
-    if (!IS_BOUND || !IS_ARRAY(x) || EAGER(x) != Py_None || !look(x, &there)) {
+    if (!IS_BOUND || !IS_ARRAY(x) || EAGER(x) != Py_None || !look(x, &there, 0)) {
         return NULL;
     }
     npy_intp size = PyArray_SIZE((PyArrayObject *)there.value);
@@ -646,4 +583,206 @@ PyObject *exported_reduction(int which, PyObject *theirs, PyObject *x, Governed 
     }
     Py_DECREF(there.value);
     return NULL;
+}
+
+/* --------------------------------------------------------------------------------------- lending */
+
+/* Exports memory to NumPy arrays and ends their chain of bases, as meta_arrays.Holder. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *keep, *owner;
+    char *start;
+    Py_ssize_t length;
+} Holder;
+
+static PyObject *holder_over(char *start, Py_ssize_t length, PyObject *keep, PyObject *owner)
+{
+    Holder *made = (Holder *)HolderType.tp_alloc(&HolderType, 0);
+    if (made != NULL) {
+        made->start = start;
+        made->length = length;
+        made->keep = Py_XNewRef(keep);
+        made->owner = Py_XNewRef(owner);
+    }
+    return (PyObject *)made;
+}
+
+/* Holder(start, length) */
+static PyObject *holder_new(PyTypeObject *Py_UNUSED(type), PyObject *args, PyObject *named)
+{
+    PyObject *start;
+    Py_ssize_t length;
+    if (named != NULL || !PyArg_ParseTuple(args, "On:Holder", &start, &length)) {
+        return named == NULL ? NULL
+            : PyErr_Format(PyExc_TypeError, "Holder: expected an address and a length");
+    }
+    char *first = PyLong_AsVoidPtr(start);
+    return PyErr_Occurred() ? NULL : holder_over(first, length, NULL, NULL);
+}
+
+static void holder_dealloc(PyObject *x)
+{
+    Py_XDECREF(((Holder *)x)->keep);
+    Py_XDECREF(((Holder *)x)->owner);
+    Py_TYPE(x)->tp_free(x);
+}
+
+static int holder_buffer(PyObject *x, Py_buffer *view, int flags)
+{
+    return PyBuffer_FillInfo(view, x, ((Holder *)x)->start, ((Holder *)x)->length, 0, flags);
+}
+
+static PyBufferProcs holder_as_buffer = {.bf_getbuffer = holder_buffer};
+
+static PyMemberDef holder_members[] = {
+    {"keep", T_OBJECT, offsetof(Holder, keep), 0, "What lives as long as the memory is exported."},
+    {"owner", T_OBJECT, offsetof(Holder, owner), 0, "A reference to the storage that lends it."},
+    {NULL},
+};
+
+PyTypeObject HolderType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "lazyfuse._native.Holder",
+    .tp_basicsize = sizeof(Holder),
+    .tp_dealloc = holder_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_as_buffer = &holder_as_buffer,
+    .tp_members = holder_members,
+    .tp_new = holder_new,
+    .tp_doc = "Exports memory, from an address on so many bytes, to NumPy arrays.",
+};
+
+/* A flat array over the memory of `value`, whose base keeps `keep` alive (new). */
+static PyObject *flat_over(PyArrayObject *value, PyObject *keep, PyObject *owner)
+{
+    npy_intp size = PyArray_SIZE(value);
+    char *start = PyArray_BYTES(value);
+    PyObject *base = holder_over(start, PyArray_NBYTES(value), keep, owner);
+    Py_INCREF(PyArray_DESCR(value));
+    PyObject *flat = PyArray_NewFromDescr(&PyArray_Type, PyArray_DESCR(value), 1, &size, NULL,
+                                          start, NPY_ARRAY_CARRAY, NULL);
+    if (base == NULL || flat == NULL ||
+        PyArray_SetBaseObject((PyArrayObject *)flat, Py_NewRef(base)) < 0) {
+        Py_CLEAR(flat);
+    }
+    Py_XDECREF(base);
+    return flat;
+}
+
+/* As `Export(array, 1)` in a list (new). */
+static PyObject *exports_of(PyObject *array)
+{
+    PyTypeObject *type = (PyTypeObject *)hooks.root;
+    PyObject *root = type->tp_alloc(type, 0), *exports = root == NULL ? NULL : PyList_New(1);
+    if (exports == NULL) {
+        Py_XDECREF(root);
+        return NULL;
+    }
+    ROOT(root, array) = Py_NewRef(array);
+    ROOT(root, own) = PyLong_FromLong(1);
+    PyList_SET_ITEM(exports, 0, root);
+    return exports;
+}
+
+/* As `Storage.lend`, at first: the array that other code gets (new); NULL without an exception: not
+   so plain. */
+static PyObject *lend_first(PyObject *storage)
+{
+    PyObject *node = STORAGE(storage, node);
+    if (!IS_NODE(node) || NODE(node, resident) != Py_None || NODE(node, perm) != Py_None ||
+        is_held_beyond(node, 1) || STORAGE(storage, value) != Py_None ||
+        STORAGE(storage, exports) != Py_None) {
+        return NULL;
+    }
+    PyArrayObject *value = (PyArrayObject *)NODE(node, value);
+    if (!IS_REAL(value) || is_held_beyond((PyObject *)value, 1) || !PyArray_ISCARRAY(value) ||
+        (PyArray_BASE(value) != NULL && Py_IS_TYPE(PyArray_BASE(value), &HolderType))) {
+        return NULL;
+    }
+    PyObject *owner = PyWeakref_NewRef(storage, NULL), *none = PyLong_FromLong(0);
+    PyObject *inner = owner == NULL ? NULL : flat_over(value, (PyObject *)value, NULL);
+    PyObject *outer = inner == NULL ? NULL : flat_over(value, inner, owner);
+    PyObject *exports = outer == NULL ? NULL : exports_of(outer);
+    PyObject *origin = PyLong_FromVoidPtr(PyArray_DATA(value));
+    if (exports != NULL && origin != NULL && none != NULL) {
+        Py_XSETREF(STORAGE(storage, flat), Py_NewRef(inner));
+        Py_XSETREF(STORAGE(storage, origin), Py_NewRef(origin));
+        Py_XSETREF(STORAGE(storage, picks), Py_NewRef(none));
+        Py_XSETREF(STORAGE(storage, visits), Py_NewRef(none));
+        Py_XSETREF(STORAGE(storage, exports), Py_NewRef(exports));
+        Py_XSETREF(STORAGE(storage, value), Py_NewRef(value));
+    }
+    else {
+        Py_CLEAR(outer);
+    }
+    Py_XDECREF(owner);
+    Py_XDECREF(none);
+    Py_XDECREF(inner);
+    Py_XDECREF(exports);
+    Py_XDECREF(origin);
+    return outer;
+}
+
+/* Whether a node is of a dtype that the format of a buffer can tell. */
+static int is_told(PyObject *node)
+{
+    PyArray_Descr *descr = (PyArray_Descr *)NODE(node, dtype), *plain;
+    if (!PyArray_DescrCheck(descr) ||
+        !(PyTypeNum_ISNUMBER(descr->type_num) || descr->type_num == NPY_BOOL)) {
+        return 0;
+    }
+    plain = PyArray_DescrFromType(descr->type_num);
+    Py_XDECREF(plain);
+    return plain == descr;
+}
+
+/* Evaluates the block of an array, which gets one if it has none, and lends it; under the lock. */
+static PyObject *lend_block(Core *x)
+{
+    if (storage_for(x) <= 0) {
+        return NULL;
+    }
+    PyObject *storage = Py_NewRef(x->storage), *outer = NULL;
+    if (STORAGE(storage, value) != Py_None || STORAGE(storage, exports) != Py_None) {
+        Py_DECREF(storage); /* it has an array over it already */
+        return NULL;
+    }
+    int there = NODE(STORAGE(storage, node), value) != Py_None;
+    if (!there) {
+        PyObject *done = PyObject_CallFunctionObjArgs(
+            hooks.evaluate_export, (PyObject *)x, STORAGE(storage, node), NULL);
+        there = done != NULL;
+        Py_XDECREF(done);
+    }
+    outer = there ? lend_first(storage) : NULL;
+    Py_DECREF(storage);
+    return outer;
+}
+
+PyObject *lend_result(Core *x)
+{
+    if (!IS_BOUND || hooks.storage == NULL || EAGER(x) != Py_None || x->node == NULL) {
+        return NULL;
+    }
+    PyObject *node = x->node != Py_None ? x->node : any_node(x);
+    if (node == NULL || !IS_NODE(node) || NODE(node, perm) != Py_None ||
+        NODE(node, resident) != Py_None || !is_told(node) || !is_default_state()) {
+        return NULL;
+    }
+    PyObject *alone = PyObject_CallNoArgs(hooks.is_alone);
+    int lock = alone == Py_True ? lock_writes() : alone == NULL ? -1 : 0;
+    Py_XDECREF(alone);
+    PyObject *outer = lock <= 0 ? NULL : lend_block(x), *found = NULL;
+    if (lock > 0 && unlock_writes(outer != NULL) < 0) {
+        Py_CLEAR(outer);
+    }
+    PyArrayObject *view = outer == NULL ? NULL : part_geometry(x);
+    if (view != NULL) {
+        char *first = PyArray_BYTES((PyArrayObject *)outer) +
+            (PyArray_BYTES(view) - (char *)hooks.origin);
+        found = make_view_on(outer, view, PyArray_NDIM(view), PyArray_DIMS(view),
+                             PyArray_STRIDES(view), first);
+    }
+    Py_XDECREF(outer);
+    return found;
 }

@@ -176,11 +176,23 @@ static int is_of_part(PyObject *view, PyObject *part)
            PyArray_SIZE((PyArrayObject *)view) <= PyArray_SIZE((PyArrayObject *)part);
 }
 
+int has_own_memory(PyObject *array)
+{
+    while (IS_REAL(array) && !is_held_beyond(array, 1)) {
+        PyObject *base = PyArray_BASE((PyArrayObject *)array);
+        if (base == NULL) {
+            return PyArray_CHKFLAGS((PyArrayObject *)array, NPY_ARRAY_OWNDATA);
+        }
+        array = base;
+    }
+    return 0;
+}
+
 /* Whether NumPy may have given views of its arguments: what it gave are no new arrays alone. */
 static int has_views(PyObject *result)
 {
     if (IS_REAL(result)) {
-        return PyArray_BASE((PyArrayObject *)result) != NULL || is_held_beyond(result, 1);
+        return !has_own_memory(result);
     }
     if (!PyTuple_CheckExact(result)) {
         return !is_number(result) && result != Py_None;
@@ -343,7 +355,7 @@ static PyObject *of_first(
     }
     Py_DECREF(result);
 ours:
-    return step_call(self->ours, args, flags, names, 0);
+    return step_function(self->ours, self->theirs, args, flags, names, 0);
 }
 
 /* The NumPy array of a lazyfuse operand; NULL without an exception: Python does it. */
@@ -505,7 +517,7 @@ static PyObject *of_any(
         if (PyErr_Occurred()) {
             PyErr_Clear();
         }
-        return step_call(self->ours, args, flags, names, 0);
+        return step_function(self->ours, self->theirs, args, flags, names, 0);
     }
     if (is_view) {
         return adopted(result, arrays_of(args, count, 1), arrays_of(args, count, 0));
@@ -634,7 +646,7 @@ static PyObject *of_list(
 static PyObject *answer(Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     if (self->kind == FOLLOWED) {
-        return step_call(self->ours, args, (size_t)count, names, 0);
+        return step_function(self->ours, self->theirs, args, (size_t)count, names, 0);
     }
     if (self->kind == ANY) {
         return of_any(self, args, count, names, (size_t)count);

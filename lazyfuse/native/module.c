@@ -36,7 +36,8 @@ static const struct {
     SLOT(node, in_node, shape), SLOT(node, in_node, dtype), SLOT(node, in_node, perm),
     SLOT(node, in_node, location), SLOT(node, in_node, value), SLOT(node, in_node, resident),
     SLOT(storage, in_storage, node), SLOT(storage, in_storage, value),
-    SLOT(storage, in_storage, flat), SLOT(storage, in_storage, always_eager),
+    SLOT(storage, in_storage, flat), SLOT(storage, in_storage, origin),
+    SLOT(storage, in_storage, always_eager),
     SLOT(storage, in_storage, exports), SLOT(storage, in_storage, reals),
     SLOT(storage, in_storage, picks), SLOT(storage, in_storage, visits),
     SLOT(root, in_root, array), SLOT(root, in_root, own),
@@ -183,15 +184,16 @@ static PyMethodDef functions[] = {
     {"govern", VARARGS(govern), "Have NumPy run the next visits of a place at once."},
     {"governed", VARARGS(governed_at), "What was measured at a place since."},
     {"played", NONE(played), "The seconds of what was replayed since the last call."},
-    {"join", FAST(exported_join), "A middling join of arrays whose values are there, or None."},
     {"mask_take", FAST(masks_take), "Whether `out[:] = values[mask]` was done, of plain arrays."},
     {"mask_put", FAST(masks_put), "Whether `values[mask] = value` was done, of plain arrays."},
     {"replay_begin", FAST(replay_begin), "The blocks of a replay, and their addresses."},
     {"replay_bind", FAST(replay_bind),
      "What a run begins with, and the key under which replays are kept."},
-    {"replay_find", FAST(replay_find), "What is kept of an evaluation that was done before."},
+    {"replay_again", FAST(replay_again), "An evaluation that was done before, again."},
     {"replay_commit", FAST(replay_commit), "Give the nodes their values."},
     {"replay_play", FAST(replay_play), "Go through the events of a replay."},
+    {"replay_setup", ONE(replay_setup), "What `replay_again` asks Python for."},
+    {"replay_run", FAST(replay_run), "All of a replay: its events, and the values of the nodes."},
     {"replay_program", VARARGS(replay_program), "A replay as numbers."},
     {"rows", VARARGS(rows_new), "A launch with only addresses and scalars to fill in."},
     {"walk", ONE(walk_roots), "Nodes, key, held, edges and sizes, as `linearize` finds them."},
@@ -230,7 +232,7 @@ static PyMethodDef functions[] = {
 
 static PyTypeObject *const types[] = {
     &CoreType, &UfuncCoreType, &QuickType, &NoteType, &SectionType, &NotesType, &RowsType,
-    &ReplayProgramType, &RealsType, &LeaseType, &LoopEntranceType, &LoopEntryType,
+    &ReplayProgramType, &RealsType, &HolderType, &LeaseType, &LoopEntranceType, &LoopEntryType,
 };
 
 /* Fill the module. What this file and the others keep is the process's: it serves one interpreter,

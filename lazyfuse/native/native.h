@@ -344,6 +344,8 @@ Offered ufunc_adopt, quick_method, quick_first_array, quick_created, quick_follo
     geometry_shape, geometry_ndim, geometry_dtype, geometry_size, geometry_transposed,
     geometry_real, geometry_imag;
 OfferedFast call_plainly;
+/* Whether an array that the caller alone holds has memory that nothing else has. */
+int has_own_memory(PyObject *array);
 
 /* ---------------------------------------------------------------------------------------- hooks */
 
@@ -357,6 +359,7 @@ OfferedFast call_plainly;
     _(array_ufunc) _(scalar_node) _(error_bits) _(real_view) _(governable)                         \
     _(pool_empty) _(trim) _(stretch_left) _(expression_site) _(deliver)       \
     _(expression_program) _(traced) _(storage_of) _(plain_node) _(snapshot) _(named_place)         \
+    _(called_name) _(calls_counted) _(evaluate_export) _(is_alone)                                 \
     /* classes; `scalar`: of lazy ones; `source_location`: errstate's */                           \
     _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(moves) _(scalar)               \
     _(source_location)                                                                             \
@@ -448,7 +451,14 @@ Offered spans_switch, spans_take, span_begin, span_end, span_skip;
     _(accumulate, "accumulate") _(at, "at") _(outer, "outer") _(reduceat, "reduceat")              \
     _(general_accumulate, "_general_accumulate") _(general_at, "_general_at")                      \
     _(general_outer, "_general_outer") _(general_reduceat, "_general_reduceat")                    \
-    _(append, "append") _(pop, "pop")                                                              \
+    _(append, "append") _(pop, "pop") _(blocks, "blocks") _(buffers, "buffers")                    \
+    _(keeping, "keeping") _(release, "release") _(reserve, "reserve")                              \
+    _(may_capture, "_may_capture") _(busy, "busy") _(on, "on") _(totals, "totals")                 \
+    _(program, "program") _(unmet, "unmet") _(learnt, "learnt") _(kernels, "kernels")              \
+    _(evaluations, "evaluations") _(plan_hits, "plan hits") _(flushes, "flushes")                  \
+    _(decisions, "decisions") _(singles, "singles") _(fused, "fused") _(cpu, "cpu")                \
+    _(languages, "languages") _(launches, "launches") _(reset, "reset")                            \
+    _(flush_nodes, "flush_nodes") _(flush_bytes, "flush_bytes")                                    \
     _(entered, "entered") _(compiled_turns, "compiled_turns")                                      \
     _(compiled_seconds, "compiled_seconds")                                                        \
     _(start, "start") _(stop, "stop") _(step, "step")                                              \
@@ -472,7 +482,7 @@ typedef struct {
     Py_ssize_t op, src, arg, shape, dtype, perm, location, value, resident;
 } NodeSlots;
 typedef struct {
-    Py_ssize_t node, value, flat, always_eager, exports, reals, picks, visits;
+    Py_ssize_t node, value, flat, origin, always_eager, exports, reals, picks, visits;
 } StorageSlots;
 typedef struct {
     Py_ssize_t array, own;
@@ -627,7 +637,11 @@ int copy_elements(int64_t target, int64_t source, PyObject *description);
 
 extern PyTypeObject ReplayProgramType;
 Offered replay_program;
-OfferedFast replay_bind, replay_find, replay_begin, replay_play, replay_commit;
+OfferedFast replay_bind, replay_find, replay_begin, replay_play, replay_commit, replay_run,
+    replay_again;
+Offered replay_setup;
+/* As `Pending.reset`; -1: an error. */
+int reset_recorded(PyObject *pending);
 
 /* ------------------------------------------------------------------------------------- recorded */
 
@@ -650,9 +664,13 @@ int recorded_write(Core *self, PyObject *key, PyObject *value);
    objects: as before, where the call was met before (tape/). */
 PyObject *step_call(PyObject *function, PyObject *const *args, size_t flags, PyObject *names,
                     Py_ssize_t fixed);
+/* The same of a function in whose place NumPy has `theirs`. */
+PyObject *step_function(PyObject *function, PyObject *theirs, PyObject *const *args, size_t flags,
+                        PyObject *names, Py_ssize_t fixed);
 /* Whether this thread's call is being traced: what it records is none of the program's. */
 int is_tracing(void);
 Offered steps_after, steps_forget, steps_count;
+extern long notes_made; /* operations that were recorded */
 
 /* ------------------------------------------------------------------------------------- governor */
 
@@ -693,7 +711,10 @@ int exported_into(
 PyObject *called_at_once(PyObject *op, PyObject *const *args, int count);
 /* The values of an operand that has them, as NumPy takes it (new); NULL without an exception. */
 PyObject *value_there(PyObject *x);
-OfferedFast exported_join;
+/* The memory of an array, evaluated, as the first exporter gets it (new); NULL without an exception:
+   Python exports it. */
+PyObject *lend_result(Core *x);
+extern PyTypeObject HolderType;
 /* As errstate.is_default. */
 int is_default_state(void);
 /* Hot loops of Python (entering/): from values to words and back, and entering in one step. */

@@ -210,7 +210,117 @@ PyObject *small_part(Core *x)
     return real != NULL && PyArray_SIZE((PyArrayObject *)real) < eager_below() ? real : NULL;
 }
 
+/* --------------------------------------------------------------------------------------- blocks */
+
+/* As `Storage(node)` (new). */
+static PyObject *storage_over(PyObject *node)
+{
+    PyTypeObject *type = (PyTypeObject *)hooks.storage;
+    PyObject *storage = type->tp_alloc(type, 0), *reals = reals_new();
+    PyObject *nothing = PyLong_FromLong(-1), *none = PyLong_FromLong(0);
+    if (storage == NULL || reals == NULL || nothing == NULL || none == NULL) {
+        Py_XDECREF(reals);
+        Py_XDECREF(nothing);
+        Py_XDECREF(none);
+        Py_XDECREF(storage);
+        return NULL;
+    }
+    STORAGE(storage, node) = Py_NewRef(node);
+    STORAGE(storage, value) = Py_NewRef(Py_None);
+    STORAGE(storage, flat) = Py_NewRef(Py_None);
+    STORAGE(storage, exports) = Py_NewRef(Py_None);
+    STORAGE(storage, always_eager) = Py_NewRef(Py_False);
+    STORAGE(storage, origin) = nothing;
+    STORAGE(storage, picks) = none;
+    STORAGE(storage, visits) = Py_NewRef(none);
+    STORAGE(storage, reals) = reals;
+    return storage;
+}
+
+/* Gives an array that owns its values, in C order, a block of memory; -1: an error, 0: Python. */
+static int begin_block(Core *x)
+{
+    PyObject *node = x->node;
+    npy_intp dims[RANK];
+    PyObject *shape = !IS_NODE(node) || NODE(node, perm) != Py_None || hooks.meta == NULL
+        ? NULL : NODE(node, shape);
+    Py_ssize_t nd = shape == NULL || !PyTuple_CheckExact(shape) ? -1 : PyTuple_GET_SIZE(shape);
+    if (nd < 0 || nd > RANK || x->view != NULL || !PyArray_DescrCheck(NODE(node, dtype))) {
+        return 0;
+    }
+    for (Py_ssize_t axis = 0; axis < nd; axis++) {
+        dims[axis] = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, axis));
+    }
+    Py_INCREF(NODE(node, dtype));
+    PyObject *view = PyErr_Occurred() ? NULL : PyArray_NewFromDescr(
+        &PyArray_Type, (PyArray_Descr *)NODE(node, dtype), (int)nd, dims, NULL, hooks.origin,
+        NPY_ARRAY_CARRAY, NULL);
+    PyObject *storage = view == NULL ? NULL : storage_over(node);
+    if (storage == NULL ||
+        PyArray_SetBaseObject((PyArrayObject *)view, Py_NewRef(hooks.meta)) < 0) {
+        Py_XDECREF(view);
+        Py_XDECREF(storage);
+        return -1;
+    }
+    x->view = view;
+    Py_XSETREF(x->layout, Py_NewRef(Py_None));
+    Py_XSETREF(x->reals, Py_NewRef(Py_None));
+    Py_XSETREF(x->storage, storage);
+    Py_SETREF(x->node, Py_NewRef(Py_None));
+    return 1;
+}
+
+int storage_for(Core *x)
+{
+    if (x->storage != NULL && x->storage != Py_None) {
+        return 1;
+    }
+    int lock = IS_ARRAY(x) && x->node != NULL && EAGER(x) == Py_None && hooks.storage != NULL
+        ? lock_writes() : 0;
+    int done = lock <= 0 ? lock : unlock_writes(begin_block(x));
+    if (done == 0) {
+        PyObject *found = PyObject_CallOneArg(hooks.storage_of, (PyObject *)x);
+        Py_XDECREF(found);
+        done = found == NULL ? -1 : x->storage != NULL && x->storage != Py_None;
+    }
+    return done;
+}
+
 /* ---------------------------------------------------------------------------------------- reads */
+
+/* Where the elements of a part of an evaluated block lie, in C order there; NULL: not so. */
+static char *first_of_block(Core *x)
+{
+    PyObject *node = x->node == Py_None && EAGER(x) == Py_None ? any_node(x) : NULL;
+    PyArrayObject *view = node == NULL || NODE(node, perm) != Py_None ? NULL : part_geometry(x);
+    PyArrayObject *value = view == NULL ? NULL : (PyArrayObject *)NODE(node, value);
+    return value == NULL || !IS_REAL(value) || !PyArray_IS_C_CONTIGUOUS(value) ||
+                   plain_type(view) < 0
+        ? NULL : PyArray_BYTES(value) + (PyArray_BYTES(view) - (char *)hooks.origin);
+}
+
+/* An element of it, before there is an array over it (new); NULL without an exception: not so. */
+static PyObject *element_of_block(Core *x, PyObject *key)
+{
+    char *first = first_of_block(x);
+    PyArrayObject *view = (PyArrayObject *)x->view;
+    Geometry g;
+    return first == NULL ||
+                   select_part(PyArray_NDIM(view), PyArray_DIMS(view), PyArray_STRIDES(view), key,
+                               &g) != ELEMENT
+        ? NULL : PyArray_Scalar(first + g.offset, PyArray_DESCR(view), NODE(any_node(x), value));
+}
+
+PyObject *view_of_block(Core *x)
+{
+    char *first = first_of_block(x);
+    if (first == NULL) {
+        return NULL;
+    }
+    PyArrayObject *view = (PyArrayObject *)x->view;
+    return make_view_on(NODE(any_node(x), value), view, PyArray_NDIM(view), PyArray_DIMS(view),
+                        PyArray_STRIDES(view), first);
+}
 
 PyArrayObject *present_values(Core *x)
 {
@@ -230,7 +340,7 @@ PyObject *part_get(Core *self, PyObject *key)
     PyArrayObject *whole = present_values(self);
     Geometry g;
     if (whole == NULL || plain_type(whole) < 0) {
-        return NULL;
+        return whole != NULL ? NULL : element_of_block(self, key);
     }
     int kind = select_part(PyArray_NDIM(whole), PyArray_DIMS(whole), PyArray_STRIDES(whole), key,
                            &g);

@@ -114,6 +114,10 @@ typedef struct {
 int look_at(PyObject *object, Given *given);
 /* The node of the block of `x`, if the block is not always eager. */
 PyObject *any_node(Core *x);
+/* As ndarray.storage_of: 1; 0 where another thread has made it eager, -1 with an exception. */
+int storage_for(Core *x);
+/* A view of a part of an evaluated block (new); NULL without an exception: not so plain. */
+PyObject *view_of_block(Core *x);
 /* The same, if the block is not exported, and of the dtype of `x`: what may be recorded on. */
 PyObject *storage_node(Core *x);
 /* Whether the values of a block have just been computed, and `Storage.memory` was not called

@@ -565,13 +565,15 @@ int walk_ready(void)
 /* ---------------------------------------------------------------------------------------- notes */
 
 enum {
-    ELEMENTS, ELEMENTS_DUE, FILTERS, FILTERS_FIRST, FILTERS_SIZE, LAST, LINES, NODES, NODES_DUE,
-    PLAIN, REDUCING, ROOM, ROUNDS, STEADY, WAITING, FIELDS
+    DUE, DUE_FOR, ELEMENTS, ELEMENTS_DUE, FILTERS, FILTERS_FIRST, FILTERS_SIZE, LAST, LINES,
+    LOOPING, NODES, NODES_DUE, NODES_PLANNED, OVERDUE, PLAIN, REDUCING, ROOM, ROUNDS, STEADY,
+    WAITING, FIELDS
 };
 
 static const char *const field_names[FIELDS] = {
-    "elements", "elements_due", "filters", "filters_first", "filters_size", "last", "lines",
-    "nodes", "nodes_due", "plain", "reducing", "room", "rounds", "steady", "waiting",
+    "due", "due_for", "elements", "elements_due", "filters", "filters_first", "filters_size",
+    "last", "lines", "looping", "nodes", "nodes_due", "nodes_planned", "overdue", "plain",
+    "reducing", "room", "rounds", "steady", "waiting",
 };
 
 /* A callable that notes nodes; it calls `flush.Pending.note` where Python decides. */
@@ -762,6 +764,8 @@ static PyObject *pending_here(Notes *self)
     return found;
 }
 
+long notes_made;
+
 static PyObject *notes_call(PyObject *callable, PyObject *const *args, size_t count,
                             PyObject *names)
 {
@@ -773,10 +777,69 @@ static PyObject *notes_call(PyObject *callable, PyObject *const *args, size_t co
     if (is_tracing()) {
         Py_RETURN_NONE;
     }
+    notes_made++;
     PyObject *pending = pending_here(self);
     PyObject *result = pending == NULL ? NULL : note_down(self, pending, args[0]);
     Py_XDECREF(pending);
     return result;
+}
+
+static Notes *the_notes; /* made once */
+
+/* Whether the limits under which Python has set the next check are the options' now. */
+static int is_due_for_options(PyObject *due)
+{
+    PyObject *names[] = {name_flush_nodes, name_flush_bytes};
+    int same = PyTuple_CheckExact(due) && PyTuple_GET_SIZE(due) == 2 && hooks.options != NULL;
+    for (int at = 0; same && at < 2; at++) {
+        PyObject *now = PyObject_GetAttr(hooks.options, names[at]);
+        same = now != NULL && PyObject_RichCompareBool(now, PyTuple_GET_ITEM(due, at), Py_EQ) == 1;
+        Py_XDECREF(now);
+    }
+    return same;
+}
+
+/* As `Pending.reset`, where nothing is pending any more and nothing is to be counted: 1, 0 where
+   Python does it, -1 with an exception. */
+static int reset_quickly(Notes *self, PyObject *pending)
+{
+    PyObject *due = FIELD(DUE), *listeners = PyDict_GetItemWithError(hooks.tracing, name_listeners);
+    if (listeners == NULL || PyObject_Size(listeners) != 0 || FIELD(LOOPING) != Py_False ||
+        !PyAnySet_CheckExact(FIELD(STEADY)) || PySet_GET_SIZE(FIELD(STEADY)) != 0 ||
+        !PyAnySet_CheckExact(FIELD(LINES)) || !PyDict_CheckExact(FIELD(ROUNDS)) ||
+        !PyTuple_CheckExact(due) || !is_due_for_options(FIELD(DUE_FOR))) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    PyObject *left = alive_of(FIELD(NODES), NULL);
+    Py_ssize_t count = left == NULL ? -1 : PyList_GET_SIZE(left);
+    if (count != 0) {
+        Py_XDECREF(left);
+        return count < 0 ? -1 : 0;
+    }
+    Py_SETREF(FIELD(NODES), left);
+    Py_SETREF(FIELD(PLAIN), Py_NewRef(Py_True));
+    Py_SETREF(FIELD(REDUCING), Py_NewRef(Py_False));
+    Py_SETREF(FIELD(OVERDUE), Py_NewRef(Py_False));
+    Py_SETREF(FIELD(NODES_PLANNED), Py_NewRef(PyTuple_GET_ITEM(due, 0)));
+    Py_SETREF(FIELD(NODES_DUE), Py_NewRef(PyTuple_GET_ITEM(due, 0)));
+    Py_SETREF(FIELD(ELEMENTS_DUE), Py_NewRef(PyTuple_GET_ITEM(due, 1)));
+    PyDict_Clear(FIELD(ROUNDS));
+    return PySet_Clear(FIELD(LINES)) < 0 || set_number(&FIELD(ELEMENTS), 0) < 0 ||
+                   set_number(&FIELD(WAITING), 0) < 0 ||
+                   set_number(&FIELD(ROOM), self->together) < 0
+        ? -1 : 1;
+}
+
+int reset_recorded(PyObject *pending)
+{
+    int done = the_notes != NULL && (PyObject *)Py_TYPE(pending) == the_notes->type
+        ? reset_quickly(the_notes, pending) : 0;
+    if (done == 0) {
+        PyObject *found = PyObject_CallMethodNoArgs(pending, name_reset);
+        Py_XDECREF(found);
+        done = found == NULL ? -1 : 1;
+    }
+    return done;
 }
 
 static void notes_dealloc(PyObject *object)
@@ -844,5 +907,6 @@ PyObject *notes_new(PyObject *Py_UNUSED(module), PyObject *args)
     made->warnings = Py_NewRef(warnings);
     made->compound = Py_NewRef(compound);
     ((CallableNotes *)made)->call = notes_call;
+    the_notes = (Notes *)Py_NewRef(made);
     return (PyObject *)made;
 }

@@ -76,12 +76,8 @@ static PyObject *node_again(PyObject *step, PyObject *const *values, Places *all
 static PyObject *part_again(PyObject *operand, PyObject *view)
 {
     Core *x = (Core *)operand;
-    if (x->node != Py_None) { /* the block gets its storage now */
-        PyObject *storage = PyObject_CallOneArg(hooks.storage_of, operand);
-        Py_XDECREF(storage);
-        if (storage == NULL || x->storage == Py_None) {
-            return NULL;
-        }
+    if (storage_for(x) <= 0) { /* the block gets its storage now */
+        return NULL;
     }
     PyObject *own = PyArray_View((PyArrayObject *)view, NULL, NULL);
     Core *part = own == NULL ? NULL : new_part(x, Py_None);

@@ -55,10 +55,8 @@ static int put_node(Call *call, PyObject *node, int small)
         return 0;
     }
     int there = NODE(node, value) != Py_None;
-    if (there && !small && IS_REAL(NODE(node, value)) &&
-        PyArray_SIZE((PyArrayObject *)NODE(node, value)) < eager_below()) {
-        return 0; /* NumPy's */
-    }
+    call->is_settled |= there && !small && IS_REAL(NODE(node, value)) &&
+                        PyArray_SIZE((PyArrayObject *)NODE(node, value)) < eager_below();
     PyObject *shape = NODE(node, shape);
     for (Py_ssize_t at = 0; PyTuple_Check(shape) && at < PyTuple_GET_SIZE(shape); at++) {
         if (PyObject_IsTrue(PyTuple_GET_ITEM(shape, at)) != 1) {
@@ -124,20 +122,22 @@ static int put_array(Call *call, PyObject *object)
         return put(call, OWNED | (uint64_t)number << 8) && put_node(call, x->node, number);
     }
     PyObject *node = any_node(x);
-    if (node == NULL || has_exports(x->storage)) {
+    if (node == NULL) {
         return 0;
     }
     call->waits |= is_pending(node);
     PyArrayObject *view = (PyArrayObject *)x->view;
-    if (PyArray_SIZE(view) == 0 ||
-        (NODE(node, value) != Py_None && PyArray_SIZE(view) < eager_below())) {
-        return 0; /* NumPy's at once */
+    if (PyArray_SIZE(view) == 0) {
+        return 0;
     }
+    int settled = has_exports(x->storage) ||
+        (NODE(node, value) != Py_None && PyArray_SIZE(view) < eager_below());
+    call->is_settled |= settled;
     before = position(call, object, 1);
     call->operands[call->operands_count++] = object;
     int nd = PyArray_NDIM(view), known = put(call, PART_OF) && put(call, (uint64_t)before) &&
         put(call, (uint64_t)nd | (uint64_t)is_writeable(view) << 8) &&
-        put(call, (uint64_t)(PyArray_BYTES(view) - (char *)hooks.origin)) &&
+        put(call, settled ? 0 : (uint64_t)(PyArray_BYTES(view) - (char *)hooks.origin)) &&
         hold(call, (PyObject *)PyArray_DESCR(view)) && (before >= 0 || put_node(call, node, 1));
     for (int axis = 0; known && axis < nd; axis++) {
         known = put(call, (uint64_t)PyArray_DIM(view, axis)) &&
@@ -229,7 +229,7 @@ int describe_call(Call *call, PyObject *function, PyObject *const *args, Py_ssiz
 {
     Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
     call->count = 0;
-    call->holds = call->operands_count = call->waits = 0;
+    call->holds = call->operands_count = call->waits = call->is_settled = 0;
     if (!hold(call, function) || !put(call, (uint64_t)(count << 8 | named)) ||
         !put(call, (uint64_t)ignored_errors())) {
         return 0;
@@ -247,5 +247,5 @@ int describe_call(Call *call, PyObject *function, PyObject *const *args, Py_ssiz
     for (int at = 0; at < call->operands_count; at++) {
         recorded |= !IS_DIRECT(call->operands[at]);
     }
-    return recorded;
+    return recorded && put(call, (uint64_t)call->is_settled);
 }

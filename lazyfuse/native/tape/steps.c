@@ -12,6 +12,7 @@ typedef struct {
     Py_ssize_t count;
     int holds, visits; /* visits below zero: it is not recorded the same way each time */
     PyObject *template; /* NULL: none yet */
+    PyObject *called; /* the name under which calls are counted, if they are NumPy's at once */
     PyObject **held;
     uint64_t words[];
 } Step;
@@ -54,6 +55,7 @@ static void forget_all(void)
                 Py_DECREF(step->held[each]);
             }
             Py_XDECREF(step->template);
+            Py_XDECREF(step->called);
             PyMem_Free(step->held);
             PyMem_Free(step);
         }
@@ -159,8 +161,79 @@ int is_tracing(void)
     return tracing_thread != 0 && tracing_thread == PyThread_get_thread_ident();
 }
 
-PyObject *step_call(PyObject *function, PyObject *const *args, size_t flags, PyObject *names,
-                    Py_ssize_t fixed)
+/* What has happened so far: what a call adds says who has done it. */
+typedef struct {
+    long notes;
+    PyObject *calls; /* of NumPy's functions, by name */
+} Done;
+
+static int look_at_done(Done *done)
+{
+    *done = (Done){notes_made, PyObject_CallNoArgs(hooks.calls_counted)};
+    return done->calls == NULL ? -1 : 0;
+}
+
+/* Notes that NumPy does such a call at once, if it has: nothing was recorded, all operands have
+   their values, the results are arrays and numbers. 1: it does, 0: it does not, -1: an error. */
+static int note_called(const Call *call, Step *step, PyObject *theirs, PyObject *result,
+                       const Done *before)
+{
+    if (theirs == NULL || call->waits || !is_taken_over(result) || notes_made != before->notes) {
+        return 0;
+    }
+    PyObject *name = PyObject_CallFunctionObjArgs(hooks.called_name, theirs, before->calls, NULL);
+    if (name != NULL && name != Py_None) {
+        Py_XSETREF(step->called, name);
+        return 1;
+    }
+    Py_XDECREF(name);
+    return name == NULL ? -1 : 0;
+}
+
+/* Notes what came of a call that was met often enough; -1 with an exception. */
+static int learn(const Call *call, uint64_t hash, PyObject *const *objects, PyObject *const *args,
+                 Py_ssize_t count, PyObject *names, PyObject *result, const Done *before)
+{
+    if (!call->is_settled && has_recorded(call, result)) {
+        return trace(call, hash, objects[0], args, count, names);
+    }
+    Step *step = *place_of(call, hash);
+    int done = step == NULL ? 1 : note_called(call, step, objects[1], result, before);
+    if (done == 0) {
+        step->visits = -LATER;
+    }
+    return done < 0 ? -1 : 0;
+}
+
+/* The call as it was done before (new); NULL without an exception: Python does it. */
+static PyObject *again(Step *step, Call *call, PyObject *theirs, PyObject *const *args,
+                       Py_ssize_t count, PyObject *names)
+{
+    PyObject *found = NULL;
+    if (step->template != NULL) {
+        PyObject *template = Py_NewRef(step->template);
+        found = template_follow(template, call->operands, call->operands_count);
+        Py_DECREF(template);
+    }
+    else if (step->called != NULL && theirs != NULL) {
+        PyObject *name = Py_NewRef(step->called);
+        uint64_t hash = step->hash;
+        found = call_numpy(theirs, args, count, names);
+        if (found != NULL) {
+            count_run(name);
+        }
+        else if ((step = *place_of(call, hash)) != NULL) {
+            step->visits = -LATER; /* it gives something else now, or fails */
+            Py_CLEAR(step->called);
+        }
+        Py_DECREF(name);
+    }
+    followed += found != NULL;
+    return found;
+}
+
+PyObject *step_function(PyObject *function, PyObject *theirs, PyObject *const *args, size_t flags,
+                        PyObject *names, Py_ssize_t fixed)
 {
     Py_ssize_t count = PyVectorcall_NARGS(flags);
     Call call;
@@ -168,7 +241,8 @@ PyObject *step_call(PyObject *function, PyObject *const *args, size_t flags, PyO
         : PyDict_GetItemWithError(hooks.tracing, name_listeners);
     if (listeners == NULL || !PyTuple_CheckExact(listeners) || PyTuple_GET_SIZE(listeners) != 0 ||
         stretch_thread != 0 || !may_record() ||
-        !describe_call(&call, function, args, count, names, fixed)) {
+        !describe_call(&call, function, args, count, names, fixed) ||
+        (call.is_settled && theirs == NULL)) {
         return PyObject_Vectorcall(function, args, flags, names);
     }
     uint64_t hash = hash_of(&call);
@@ -176,36 +250,34 @@ PyObject *step_call(PyObject *function, PyObject *const *args, size_t flags, PyO
     if (step == NULL && (step = step_new(&call, hash)) == NULL) {
         return PyObject_Vectorcall(function, args, flags, names);
     }
-    if (step->template != NULL) {
-        PyObject *template = Py_NewRef(step->template);
-        PyObject *found = template_follow(template, call.operands, call.operands_count);
-        Py_DECREF(template);
-        followed += found != NULL;
-        if (found != NULL || PyErr_Occurred()) {
-            return found;
-        }
-        return PyObject_Vectorcall(function, args, flags, names);
+    if (step->template != NULL || step->called != NULL) {
+        PyObject *found = again(step, &call, theirs, args, count, names);
+        return found != NULL || PyErr_Occurred()
+            ? found : PyObject_Vectorcall(function, args, flags, names);
     }
-    int traces = ++step->visits >= after;
-    for (int at = 0; traces && at < call.operands_count; at++) {
+    int learns = ++step->visits >= after;
+    for (int at = 0; learns && at < call.operands_count; at++) {
         Py_INCREF(call.operands[at]); /* those in a list may leave it during the call */
     }
-    PyObject *result = PyObject_Vectorcall(function, args, flags, names);
-    if (result != NULL && traces) {
-        if (!has_recorded(&call, result)) {
-            step = *place_of(&call, hash);
-            if (step != NULL) {
-                step->visits = -LATER;
-            }
-        }
-        else if (trace(&call, hash, function, args, count, names) < 0) {
-            Py_CLEAR(result);
-        }
+    Done before = {0, NULL};
+    PyObject *const objects[] = {function, theirs};
+    PyObject *result = learns && theirs != NULL && look_at_done(&before) < 0
+        ? NULL : PyObject_Vectorcall(function, args, flags, names);
+    if (result != NULL && learns &&
+        learn(&call, hash, objects, args, count, names, result, &before) < 0) {
+        Py_CLEAR(result);
     }
-    for (int at = 0; traces && at < call.operands_count; at++) {
+    for (int at = 0; learns && at < call.operands_count; at++) {
         Py_DECREF(call.operands[at]);
     }
+    Py_XDECREF(before.calls);
     return result;
+}
+
+PyObject *step_call(PyObject *function, PyObject *const *args, size_t flags, PyObject *names,
+                    Py_ssize_t fixed)
+{
+    return step_function(function, NULL, args, flags, names, fixed);
 }
 
 PyObject *steps_after(PyObject *Py_UNUSED(module), PyObject *visits)

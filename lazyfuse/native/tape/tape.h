@@ -1,7 +1,7 @@
 /* Calls that come round: what Python decided about one, followed in C (docs/design/tape.md).
 
    layout.c describes a call in words, steps.c keeps what is known of calls, follow.c does one as it
-   was done before. Files of this folder call the folders and files below them alone: `record.h` and
+   was done before, called.c has NumPy do it. Files of this folder call the folders and files below them alone: `record.h` and
    `native.h`. */
 
 #ifndef LAZYFUSE_TAPE_H
@@ -20,6 +20,7 @@ typedef struct {
     PyObject *operands[MOST_OPERANDS]; /* arrays and lazy numbers of ours (borrowed) */
     int operands_count;
     int waits; /* whether an operand is pending */
+    int is_settled; /* whether an operand has values that are NumPy's at once */
 } Call;
 
 /* Describes a call of `function`, whose first `fixed` arguments are always these objects. 0: it
@@ -32,5 +33,12 @@ typedef enum { AN_ARRAY, A_NUMBER, A_PART, AN_OPERAND, NOTHING, A_TUPLE, A_LIST 
 
 /* The call as its template says; NULL without an exception: nothing was done, Python does it. */
 PyObject *template_follow(PyObject *made, PyObject **operands, int count);
+
+/* NumPy's function on the values of the arguments; NULL without an exception: nothing was done,
+   Python does it. */
+PyObject *call_numpy(PyObject *theirs, PyObject *const *args, Py_ssize_t count, PyObject *names);
+/* Whether a result is of a kind that `call_numpy` gives: arrays with memory of their own, numbers,
+   or a tuple of these. */
+int is_taken_over(PyObject *result);
 
 #endif

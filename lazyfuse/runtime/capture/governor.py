@@ -46,7 +46,7 @@ MARGIN = 0.95
 # Seconds that an operation takes to be recorded, an evaluation beside its kernels, and what of it
 # is not measured: all that in a loop of nothing else. After other work, which leaves nothing of it
 # in the first caches, each takes longer by one factor.
-RECORDING, BESIDE, AROUND = 1.5e-6, 5e-6, 6e-6
+RECORDING, BESIDE, AROUND = 1.5e-6, 2.5e-6, 6e-6
 # Seconds of a short call of NumPy's, and of each element of one on single bytes.
 CALL, BYTE = 1e-6, 3e-11
 

@@ -11,6 +11,7 @@ import itertools
 import math
 from array import array
 from collections import Counter
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -93,65 +94,66 @@ def run(
     begun = native.replay_begin(program, env)
     if begun is None:
         return None
-    raised = play(found, kept, plan, recording.nodes, recording.sizes, env, *begun)
-    if raised is None:
+    kept.learnt = 0
+    start = perf_counter()
+    raised: Raised | None = native.replay_run(
+        program, found, plan, recording.sizes, recording.nodes, env, *begun, go_on
+    )
+    if raised is None:  # memory is short
         return None
+    if found.awaited:
+        counters.waited(len(found.awaited), perf_counter() - start)
+    _, launched, numbers = found.program
+    counters.ran_replay(device, launched, numbers)
+    if spans.on:
+        nodes = recording.nodes
+        spans.replayed(found, plan, nodes, device.traits.name, replays.launched)
     if tier_up.is_due(found):
         tier_up.compile_small(kept, found)
     return raised, found
 
 
-def play(replay: Replay, kept: ReplayCache, *run: Any) -> Raised | None:
-    """Play a replay whose blocks C has found, as `_play`; None if memory is short."""
-    device: Any = replay.device
-    buffers = device.buffers if replay.blocks else None
-    if buffers is not None and not buffers.reserve(replay.blocks):
-        return None
-    kept.learnt = 0
-    try:
-        with counters.waiting(len(replay.awaited)):
-            return _play(replay, *run)
-    finally:
-        if buffers is not None:
-            buffers.release()
-
-
-def _play(
+def go_on(
     replay: Replay,
     plan: Plan,
-    nodes: list[Node],
     sizes: list[int],
+    nodes: list[Node],
     env: list[Any],
     roots: list[Any],
     addresses: list[int],
+    stop: tuple[int, int] | list[int] | None,
 ) -> Raised:
-    """The exceptions that arose."""
-    program, launched, numbers = replay.program
+    """Do what C leaves of a replay, and the rest; the exceptions that arose. For C.
+
+    `stop`: an event and its IEEE flags; results that are parts of blocks, after the last event;
+    None after a failure.
+    """
     native = conditions.native
-    pool = replay.device.buffers
     again: ReplayedRun | None = None
     at = 0
     try:
-        while True:
-            stop = native.replay_play(program, at, roots, addresses, env, nodes, pool)
-            if stop is None:
-                break
+        while type(stop) is tuple:
             at, bits = stop
             if again is None:
                 again = ReplayedRun(plan, nodes, sizes, replay.device, env)
-            numbers -= _by_python(replay.events[at], bits, again, roots, addresses)
+            by_us = _by_python(replay.events[at], bits, again, roots, addresses)
+            counters.totals.singles -= by_us  # it has counted itself
             for root in replay.dead[at]:
                 roots[root] = None
             at += 1
+            program, pool = replay.program[0], replay.device.buffers
+            stop = native.replay_play(program, at, roots, addresses, env, nodes, pool)
+            if stop is None:
+                stop = native.replay_commit(program, roots, nodes) or []
     except BaseException:
         replays.keep_updates(replay, plan, nodes, roots, max(at, addresses[-1]))
         raise
-    for each in native.replay_commit(program, roots, nodes) or ():
+    if stop is None:
+        replays.keep_updates(replay, plan, nodes, roots, addresses[-1])
+        return []
+    for each in stop:
         index, part = replay.results[each]
         replays.commit(plan, nodes, index, part.of(roots[part.root]))
-    counters.ran_replay(replay.device, launched, numbers)
-    if spans.on:
-        spans.replayed(replay, plan, nodes, replay.device.traits.name, replays.launched)
     return again.raised if again is not None else []
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -151,15 +150,6 @@ def waited(launches: int, seconds: float) -> None:
     totals.waited += seconds
     if spans.on:
         spans.waited(seconds)
-
-
-@contextmanager
-def waiting(launches: int) -> Iterator[None]:
-    """Count a replay with so many such launches."""
-    start = time.perf_counter()
-    yield
-    if launches:
-        waited(launches, time.perf_counter() - start)
 
 
 def _first_line(what: object) -> str:

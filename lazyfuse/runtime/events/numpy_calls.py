@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import CodeType, FrameType
+from typing import Any
 
 from lazyfuse.bootstrap import HERE
 from lazyfuse.codegen.graph.node import source_line
@@ -22,10 +23,24 @@ def count(name: str, frame: FrameType | None) -> None:
         table[key] = table.get(key, 0) + 1
 
 
+def name_of(function: Any) -> str:
+    """The name under which calls of a function of NumPy's are counted."""
+    module = getattr(function, "__module__", None) or "numpy"
+    return f"{module}.{function.__name__}".removeprefix("numpy.")
+
+
+def by_name() -> dict[str, int]:
+    """How often NumPy ran each function."""
+    found: dict[str, int] = {}
+    for key in list(table):  # other threads add to it
+        found[key[0]] = found.get(key[0], 0) + table.get(key, 0)
+    return found
+
+
 def counts() -> dict[tuple[str, str, int], int]:
     """How often each function fell back to NumPy: (function, file, line) -> calls."""
     found: dict[tuple[str, str, int], int] = {}
-    for (name, code, offset), number in table.items():
+    for (name, code, offset), number in list(table.items()):
         file, line, _function = source_line((code, offset))
         found[name, file, line] = found.get((name, file, line), 0) + number
     return found

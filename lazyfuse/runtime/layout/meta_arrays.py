@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from lazyfuse import bootstrap
 from lazyfuse.codegen.graph.node import Layout, Shape
 from lazyfuse.codegen.graph.shapes import contiguous_strides
 from lazyfuse.devices.caches import cached, memo
@@ -256,7 +257,7 @@ class Holder:
     """Exports memory to NumPy arrays and ends their chain of bases: a buffer of just their bytes.
 
     NumPy takes the length of a base as the range that strides may reach. A view of a buffer costs a
-    fifth of a view by array interface.
+    fifth of a view by array interface. In C: native/exported.c.
     """
 
     keep: Any
@@ -270,39 +271,27 @@ class Holder:
 _HOLDERS = memo("runtime.layout.meta_arrays.holders", 1024)
 
 
-def _holder_of(length: int) -> Any:
-    kind: Any = type("Holder", (Holder, ctypes.c_char * length), {"__module__": __name__})
-    found = _HOLDERS[length] = kind.from_address
-    return found
+def _holder(start: int, length: int) -> Any:
+    """A holder of so many bytes from an address on."""
+    found = _HOLDERS.get(length)
+    if found is None:
+        kind: Any = type("Holder", (Holder, ctypes.c_char * length), {"__module__": __name__})
+        found = _HOLDERS[length] = kind.from_address
+    return found(start)
+
+
+if (_native := bootstrap.machine_code()) is not None:
+    Holder = _holder = _native.Holder  # type: ignore[misc]
 
 
 def held(flat: Array, keep: Any) -> Array:
     """An array over the packed memory of `flat` whose base keeps `keep` alive."""
-    length = flat.nbytes
-    holder = (_HOLDERS.get(length) or _holder_of(length))(address(flat))
+    holder = _holder(address(flat), flat.nbytes)
     holder.keep = keep
     array: Array = np.ndarray(flat.shape, flat.dtype, holder, 0, flat.strides)
     if not flat.flags.writeable:
         array.flags.writeable = False
     return array
-
-
-def held_twice(flat: Array, keep: Any, owner: Any) -> tuple[Array, Array, int]:
-    """`held(flat, keep)`; an array over it that `owner` exports; and their address.
-
-    `flat` must be writeable.
-    """
-    length = flat.nbytes
-    make = _HOLDERS.get(length) or _holder_of(length)
-    start = address(flat)
-    holder = make(start)
-    holder.keep = keep
-    inner: Array = np.ndarray(flat.shape, flat.dtype, holder)
-    holder = make(start)
-    holder.keep = inner
-    holder.owner = owner
-    outer: Array = np.ndarray(flat.shape, flat.dtype, holder)
-    return inner, outer, start
 
 
 def reach(array: Array) -> tuple[int, int]:

@@ -11,7 +11,6 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -108,11 +107,13 @@ def evaluate(nodes: Sequence[Node], rule: Rule) -> None:
         if pending:
             missed: evaluations.Missed | None = None
             recorded = here.recorded
-            if apart is None and not recorded.overdue and _may_repeat():
-                outcome = _repeated(pending, recorded.nodes, rule)
-                if outcome is True:
+            if apart is None and not recorded.overdue and conditions.native is not None:
+                found = _again(pending, recorded.nodes, recorded, rule, True)
+                if isinstance(found, list):
+                    for flags, operations in found:
+                        fp_flags.warn_for(flags, operations)
                     return
-                missed = outcome or None
+                missed = found
                 if missed is not None and fresh.ran_again(missed[0], pending):
                     report.totals.flushes[rule] += 1
                     counters["evaluations"] += 1
@@ -120,10 +121,10 @@ def evaluate(nodes: Sequence[Node], rule: Rule) -> None:
                     return
             more: list[Node] = []
             if len(recorded.nodes) > 1 or recorded.overdue:
-                found = together(pending, rule)
-                if found and not (concurrency.under_way and concurrency.meets(found[1])):
-                    report.totals.decisions[found[0]] += 1
-                    more = found[1]
+                along = together(pending, rule)
+                if along and not (concurrency.under_way and concurrency.meets(along[1])):
+                    report.totals.decisions[along[0]] += 1
+                    more = along[1]
             if not more or not _done_together(pending, more, rule, apart):
                 _evaluate_concurrently(pending, rule, pending, apart, missed)
             for node in pending:
@@ -151,59 +152,32 @@ def _is_done(nodes: Sequence[Node]) -> bool:
     return all(node.value is not None or node.resident is not None for node in nodes)
 
 
-def _may_repeat() -> bool:
-    """Whether evaluations that were done before may be found and played in C."""
-    return (
-        conditions.native is not None
-        and conditions.may_capture()
-        and not concurrency.busy
-        and not hardware.names_another()
-    )
-
-
 _FUSED_WITH_READS = decisions.SELECTION_SIZE, decisions.SELECTION_VALUES
 """Evaluations whose results are read in the same pass: NumPy's time would be no measure of them."""
 
-_MODES = {decisions.LOOP: evaluations.LOOP, decisions.EXPORT: evaluations.EXPORT}
+
+def _begin_again(*evaluation: Any) -> Any:
+    """Have C do evaluations again from the first one on: import alone needs none of this."""
+    global _again
+    rules = {decisions.LOOP: evaluations.LOOP, decisions.EXPORT: evaluations.EXPORT}
+    conditions.native.replay_setup(
+        (
+            vars(conditions), vars(concurrency), vars(spans), vars(report), counters,
+            evaluations.kept, elision.watched, native_replay.go_on, rules, _state,
+            decisions.REPLAYED,
+        )
+    )  # fmt: skip
+    _again = conditions.native.replay_again
+    return _again(*evaluation)
 
 
-def _repeated(
-    roots: list[Node], recorded: list[ref[Node]] | None, rule: Rule, waits: bool = True
-) -> evaluations.Missed | bool | None:
-    """Whether an evaluation was done before, and has now been played; else its key, if it has one.
+_again: Callable[..., evaluations.Missed | conditions.Raised | None] = _begin_again
+"""`replay_again` of native/capture/again.c."""
 
-    `recorded`: no other of these operations may be pending. `waits`: a caller waits for the roots.
-    """
-    mode = _MODES.get(rule, 0) + (evaluations.WAITS if waits else 0)
-    mode += hardware.state_number() << evaluations.BITS
-    span = spans.begin() if spans.on else None
-    began = perf_counter()
-    found = evaluations.find(roots, recorded, elision.watched, mode)
-    if found is None or len(found) == 2:
-        return found
-    watch = found[0][-1]
-    if watch is not None:
-        conditions.native.played()  # only what follows counts
-    concurrency.busy += 1
-    try:
-        raised = evaluations.play(found)
-    finally:
-        concurrency.busy -= 1
-    if raised is None:
-        return None
-    if span is not None:
-        spans.evaluated(span, rule.name)
-    del found  # nodes that only it kept are not pending any more
-    counters["evaluations"] += 1
-    counters["plan hits"] += 1
-    report.totals.flushes[rule] += 1
-    report.totals.decisions[decisions.REPLAYED] += 1
-    here.recorded.reset()
-    if watch is not None:
-        watch.note(perf_counter() - began, conditions.native.played())
-    for flags, operations in raised:
-        fp_flags.warn_for(flags, operations)
-    return True
+
+def _state() -> int:
+    """The number of the devices' state; -1: the user named another device than the CPU."""
+    return -1 if hardware.names_another() else hardware.state_number()
 
 
 def together(pending: list[Node], rule: Rule) -> tuple[Rule, list[Node]] | None:
@@ -239,12 +213,14 @@ def _evaluate_concurrently(
 
     `missed`: the key of the evaluation, if it was looked for and not found.
     """
-    if missed is None and apart is None and _may_repeat():
+    if missed is None and apart is None and conditions.native is not None:
         roots = [node for node in nodes if node.value is None and node.resident is None]
-        outcome = _repeated(roots, None, rule, bool(wanted)) if roots else None
-        if outcome is True:
+        found = _again(roots, None, here.recorded, rule, bool(wanted)) if roots else None
+        if isinstance(found, list):
+            for flags, operations in found:
+                fp_flags.warn_for(flags, operations)
             return
-        missed = outcome or None
+        missed = found
     span = spans.begin() if spans.on else None
     concurrency.busy += 1
     try:
@@ -428,7 +404,7 @@ def _evaluate(
     new = plan is None and apart is None and elided.rule is None
     if new and recording is not None and fresh.is_numpys(recording):
         report.totals.flushes[rule] += 1
-        if missed is not None and elided is elision.NEVER:
+        if missed is not None and not elided.watched:
             fresh.remember(missed[0], recording, rule not in _FUSED_WITH_READS)
         return _in_numpy(functools.partial(fresh.run, recording))
     if recording is None:

@@ -43,7 +43,7 @@ def hits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         compute(*args)
         found.append(counters.totals.decisions[decisions.REPLAYED] > before)
 
-    monkeypatch.setattr(evaluate, "_may_repeat", lambda: False)
+    monkeypatch.setattr(evaluate, "_again", lambda *_: None)
     monkeypatch.setattr(evaluate, "_evaluate_concurrently", watched)
     return found
 
