@@ -458,7 +458,8 @@ Offered spans_switch, spans_take, span_begin, span_end, span_skip;
     _(evaluations, "evaluations") _(plan_hits, "plan hits") _(flushes, "flushes")                  \
     _(decisions, "decisions") _(singles, "singles") _(fused, "fused") _(cpu, "cpu")                \
     _(languages, "languages") _(launches, "launches") _(reset, "reset")                            \
-    _(flush_nodes, "flush_nodes") _(flush_bytes, "flush_bytes")                                    \
+    _(flush_nodes, "flush_nodes") _(flush_bytes, "flush_bytes") _(choice, "choice")                \
+    _(elided, "elided")                                                                            \
     _(entered, "entered") _(compiled_turns, "compiled_turns")                                      \
     _(compiled_seconds, "compiled_seconds")                                                        \
     _(start, "start") _(stop, "stop") _(step, "step")                                              \

@@ -4,7 +4,7 @@
 #include "replay.h"
 
 /* What evaluations.py keeps by a key. */
-enum { PROGRAM, VALUES, OPERANDS, PLAN, CACHE, REPLAY, SIZES, PINS, WATCH };
+enum { PROGRAM, VALUES, OPERANDS, PLAN, CACHE, REPLAY, SIZES, PINS, WATCH, ELIDED };
 /* As there: a caller waits; how many bits of the mode come before the number of the state. */
 enum { WAITS_BIT = 4, BITS = 3 };
 
@@ -105,7 +105,7 @@ static int is_keeping(PyObject *plan)
 /* What evaluate._begin_again has given: names of modules, tables, functions. */
 enum {
     PERMISSION, CONCURRENCY, SPANS, COUNTERS, COUNTS, TABLE, WATCHED, GO_ON, MODES, STATE, REPLAYED,
-    ASKED_FIELDS
+    CHOSEN, NOTE_ELIDED, ASKED_FIELDS
 };
 static PyObject *asked;
 
@@ -206,19 +206,44 @@ static int count_replay(PyObject *kept, PyObject *rule)
     return fine && !PyErr_Occurred() ? 0 : -1;
 }
 
+/* Whether what a kept evaluation elides is still the choice, and no root; -1: an error. */
+static int is_chosen(PyObject *elided, PyObject *nodes, PyObject *roots)
+{
+    if (elided == Py_None) {
+        return 1;
+    }
+    PyObject *choice = PyTuple_GET_ITEM(elided, 1);
+    PyObject *now = PyObject_GetAttr(PyTuple_GET_ITEM(elided, 0), name_choice);
+    PyObject *places = now == NULL ? NULL : PyObject_GetAttr(choice, name_elided);
+    int fits = places == NULL ? -1 : now == choice && PyTuple_CheckExact(places);
+    for (Py_ssize_t at = 0; fits > 0 && at < PyTuple_GET_SIZE(places); at++) {
+        PyObject *node = PyList_GetItem(
+            nodes, PyLong_AsSsize_t(PyTuple_GET_ITEM(places, at)));
+        fits = node == NULL ? -1 : 1;
+        for (Py_ssize_t root = 0; fits > 0 && root < PyList_GET_SIZE(roots); root++) {
+            fits = PyList_GET_ITEM(roots, root) != node;
+        }
+    }
+    Py_XDECREF(now);
+    Py_XDECREF(places);
+    return fits;
+}
+
 /* An evaluation that is kept: the exceptions that arose (new), None where Python has to do it. */
-static PyObject *play(PyObject *found)
+static PyObject *play(PyObject *found, PyObject *roots)
 {
     PyObject *kept = PyTuple_GET_ITEM(found, 0), *begun = PyTuple_GET_ITEM(found, 3);
     int keeps = is_keeping(PyTuple_GET_ITEM(kept, PLAN));
+    int chosen = keeps != 0 ? 0
+        : is_chosen(PyTuple_GET_ITEM(kept, ELIDED), PyTuple_GET_ITEM(found, 1), roots);
     PyObject *const run[] = {
         PyTuple_GET_ITEM(kept, PROGRAM), PyTuple_GET_ITEM(kept, REPLAY),
         PyTuple_GET_ITEM(kept, PLAN), PyTuple_GET_ITEM(kept, SIZES),
         PyTuple_GET_ITEM(found, 1), PyTuple_GET_ITEM(found, 2), PyTuple_GET_ITEM(begun, 0),
         PyTuple_GET_ITEM(begun, 1), ASKED(GO_ON),
     };
-    if (keeps != 0) {
-        return keeps < 0 ? NULL : Py_NewRef(Py_None);
+    if (chosen <= 0) {
+        return keeps < 0 || chosen < 0 ? NULL : Py_NewRef(Py_None);
     }
     if (add_to(ASKED(CONCURRENCY), name_busy, 1) < 0) {
         return NULL;
@@ -239,12 +264,21 @@ static PyObject *play(PyObject *found)
     return raised;
 }
 
-/* What follows a run; -1: an error. */
-static int conclude(PyObject *kept, PyObject *rule, PyObject *recorded, double began)
+/* What follows a run that raised something, or not. `elided`: what stays pending, or None. -1: an
+   error. */
+static int conclude(PyObject *kept, PyObject *elided, PyObject *raised, PyObject *rule,
+                    PyObject *recorded, double began)
 {
     PyObject *watch = PyTuple_GET_ITEM(kept, WATCH), *done;
-    if (count_replay(kept, rule) < 0 || reset_recorded(recorded) < 0) {
+    if (count_replay(kept, rule) < 0 || (elided == Py_None && reset_recorded(recorded) < 0)) {
         return -1;
+    }
+    if (elided != Py_None) {
+        done = PyObject_CallFunctionObjArgs(ASKED(NOTE_ELIDED), elided, raised, NULL);
+        Py_XDECREF(done);
+        if (done == NULL) {
+            return -1;
+        }
     }
     if (watch == Py_None) {
         return 0;
@@ -281,11 +315,19 @@ PyObject *replay_again(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ss
     if (found == NULL || found == Py_None || PyTuple_GET_SIZE(found) == 2) {
         return found;
     }
-    PyObject *raised = play(found), *kept = Py_NewRef(PyTuple_GET_ITEM(found, 0));
+    PyObject *raised = play(found, args[0]), *kept = Py_NewRef(PyTuple_GET_ITEM(found, 0));
+    PyObject *choice = PyTuple_GET_ITEM(kept, ELIDED), *elided = NULL;
+    if (raised != NULL && raised != Py_None) {
+        elided = choice == Py_None ? Py_NewRef(Py_None) : PyObject_CallFunctionObjArgs(
+            ASKED(CHOSEN), PyTuple_GET_ITEM(choice, 0), PyTuple_GET_ITEM(choice, 1),
+            PyTuple_GET_ITEM(found, 1), NULL);
+    }
     Py_DECREF(found); /* nodes that only it kept are not pending any more */
-    if (raised != NULL && raised != Py_None && conclude(kept, args[3], args[2], began) < 0) {
+    if (raised != NULL && raised != Py_None &&
+        (elided == NULL || conclude(kept, elided, raised, args[3], args[2], began) < 0)) {
         Py_CLEAR(raised);
     }
+    Py_XDECREF(elided);
     Py_DECREF(kept);
     return raised;
 }

@@ -458,13 +458,17 @@ static int put_pending(Graph *graph, Py_ssize_t at)
     return put_argument(graph, at, NODE(node, arg));
 }
 
-/* Whether a dict has an object's address as a key. */
-static int has_id(PyObject *ids, PyObject *object)
+/* Whether a table of watched objects, by address, has this one: it may have had another there. */
+static int is_watched(PyObject *watched, PyObject *object)
 {
     PyObject *key = PyLong_FromVoidPtr(object);
-    int found = key == NULL ? -1 : PyDict_Contains(ids, key);
+    PyObject *found = key == NULL ? NULL : PyDict_GetItemWithError(watched, key);
     Py_XDECREF(key);
-    return found;
+    if (found == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    return !PyTuple_Check(found) || !PyWeakref_Check(PyTuple_GET_ITEM(found, 0)) ||
+           PyWeakref_GetObject(PyTuple_GET_ITEM(found, 0)) == object;
 }
 
 /* Whether a pending node may be co-evaluated: as co_evaluation.small_outputs, whose candidates are
@@ -497,9 +501,9 @@ static int is_all(Graph *graph, PyObject *recorded, PyObject *watched, long mode
     }
     for (Py_ssize_t i = 0; PyDict_GET_SIZE(watched) && i < PyList_GET_SIZE(graph->order); i++) {
         PyObject *node = PyList_GET_ITEM(graph->order, i);
-        int found = has_id(watched, node);
+        int found = is_watched(watched, node);
         if (found == 0 && NODE(node, value) != Py_None) {
-            found = has_id(watched, NODE(node, value));
+            found = is_watched(watched, NODE(node, value));
         }
         if (found) {
             return found < 0 ? -1 : 0;

@@ -4,8 +4,8 @@ An evaluation asks what else is to be computed, orders the graph, finds its plan
 leave out, and finds the replay for these sizes and strides. All that follows from the structure,
 the sizes and strides, and which operands die. native/capture/bind.c makes one key of these, `keep`
 stores under it what was found the slow way, and native/capture/again.c plays that the next time.
-Only evaluations without anything else to decide are kept: no other recorded work is pending,
-nothing is elided.
+Only evaluations without anything else to decide are kept: no other recorded work is pending, and
+nothing is elided, or dead temporaries of which that is decided.
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ waits for them. The number of the devices' state follows."""
 Missed = tuple[bytes, list[Any]]
 """The key of an evaluation that is not kept, and what the key names by address."""
 Kept = tuple[
-    Any, int, tuple[Any, ...], "Plan", "ReplayCache", "Replay", list[int], list[Any], Watch | None
-]
+    Any, int, tuple[Any, ...], "Plan", "ReplayCache", "Replay", list[int], list[Any],
+    Watch | None, tuple[Any, Any] | None,
+]  # fmt: skip
 """A program, how many values the plan has and which are operands; the plan, its replays, the
-replay, its sizes; what the key names by address; what the governor knows."""
+replay, its sizes; what the key names by address; what the governor knows; what is elided: the state
+and the choice of elision.py."""
 
 OFTEN = 8
 """Turns of an evaluation after which it is planned, however small it is: a replay is cheap."""
@@ -48,9 +50,14 @@ _turns: dict[bytes, int] = memo("runtime.capture.evaluations.turns", LIMIT)
 
 
 def keep(
-    missed: Missed, plan: Plan, replay: Replay, recording: Recording, watch: Watch | None
+    missed: Missed,
+    plan: Plan,
+    replay: Replay,
+    recording: Recording,
+    watch: Watch | None,
+    elided: tuple[Any, Any] | None,
 ) -> None:
-    """Keep an evaluation that was a replay and nothing else."""
+    """Keep an evaluation that was a replay, and elided the same as the last time."""
     cache: ReplayCache = plan.replays
     if not replay.program or cache.unmet >= UNMET:
         return
@@ -63,7 +70,8 @@ def keep(
         kept.clear()
     key, pins = missed
     program, sizes = replay.program[0], recording.sizes
-    kept[key] = program, cache.size, cache.operands, plan, cache, replay, sizes, pins, watch
+    found = plan, cache, replay, sizes, pins, watch, elided
+    kept[key] = program, cache.size, cache.operands, *found
 
 
 def comes_round(missed: Missed) -> bool:

@@ -96,7 +96,7 @@ def _is_long(nodes: Sequence[Node]) -> bool:
     return sum([size_of(each.shape) for node in calls for each in node.src]) >= _LONG
 
 
-def _writes(plan: Plan) -> bool:
+def writes(plan: Plan) -> bool:
     """Whether a plan writes to existing arrays."""
     return any(value.op is ops.UPDATE for value in plan.graph.values)
 
@@ -112,7 +112,7 @@ class ConcurrentEvaluation:
     def begin(self, nodes: list[Node], plan: Plan | None) -> None:
         """Release the lock around long calls from now on, if the plan only makes new arrays."""
         global current, under_way
-        if self._ids or not _is_long(nodes) or (plan is not None and _writes(plan)):
+        if self._ids or not _is_long(nodes) or (plan is not None and writes(plan)):
             return
         self._ids = [id(node) for node in nodes if node.value is None]
         _claimed.update(self._ids)

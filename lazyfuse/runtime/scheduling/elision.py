@@ -35,6 +35,7 @@ from lazyfuse.codegen.graph.node import Memory, Node
 from lazyfuse.codegen.rewrite.passes import MOVED_COST
 from lazyfuse.codegen.table import ops
 from lazyfuse.devices.dataclass import dataclass
+from lazyfuse.runtime.capture import evaluations
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.events.decisions import CHEAP, DEAD, Rule
 from lazyfuse.runtime.scheduling.co_evaluation import is_watched
@@ -98,6 +99,7 @@ class Elision:
     operands: Sequence[Node] = ()
     watched: Sequence[Watch] = ()  # all elided values
     state: PerSize | None = None
+    choice: Choice | None = None
 
 
 NOTHING = Elision()
@@ -142,25 +144,31 @@ def elide(
             return _watch(state, recording, roots) if state.rule is DEAD else NOTHING, plan
         state.rule = CHEAP
     _take_out(choice, recording)
+    choice.plan = choice.plan or find(recording)
+    return chosen(state, choice, recording.nodes, dry_run), choice.plan
+
+
+def chosen(state: PerSize, choice: Choice, nodes: Sequence[Node], dry_run: bool = False) -> Elision:
+    """What a choice elides of an evaluation of these nodes."""
     if not dry_run:
         counters.totals.decisions[choice.rule] += len(choice.elided)
-    choice.plan = choice.plan or find(recording)
-    pick, noted = recording.nodes.__getitem__, choice.rematerialised if choice.rule is DEAD else ()
-    elision = Elision(
+    noted = choice.rematerialised if choice.rule is DEAD else ()
+    return Elision(
         choice.rule,
-        list(map(pick, choice.rematerialised)),
-        list(map(pick, choice.pending)),
-        list(map(pick, choice.operands)),
-        [(ref(pick(at)), choice.rule, state if at in noted else None, at) for at in choice.elided],
+        [nodes[at] for at in choice.rematerialised],
+        [nodes[at] for at in choice.pending],
+        [nodes[at] for at in choice.operands],
+        [(ref(nodes[at]), choice.rule, state if at in noted else None, at) for at in choice.elided],
         state,
+        choice,
     )
-    return elision, choice.plan
 
 
 def conclude(elision: Elision, raised: bool) -> None:
     """End a run that elided or watched values; `raised`: floating-point exceptions arose."""
     if raised and elision.rule is DEAD and elision.state is not None:
         elision.state.rule, elision.state.choice = CHEAP, None
+        evaluations.kept.clear()
     for watch in elision.watched if not raised or elision.rule is None else ():
         node = watch[0]()
         if node is not None and elision.rule is not None:
@@ -203,6 +211,7 @@ def _meet(recording: Recording, dry_run: bool) -> dict[int, Rule]:
                 if each[2] is not None:
                     each[2].read.add(each[3])
                     each[2].choice = None
+                    evaluations.kept.clear()  # which would go on to elide it
     if not dry_run:
         _due -= 1
         if _due < 0:

@@ -164,7 +164,7 @@ def _begin_again(*evaluation: Any) -> Any:
         (
             vars(conditions), vars(concurrency), vars(spans), vars(report), counters,
             evaluations.kept, elision.watched, native_replay.go_on, rules, _state,
-            decisions.REPLAYED,
+            decisions.REPLAYED, elision.chosen, _note_elided,
         )
     )  # fmt: skip
     _again = conditions.native.replay_again
@@ -382,7 +382,10 @@ def _evaluate(
         if plan is not None and plan.replays and hardware.stays_on_cpu(plan, recording, wanted):
             if apart is not None:
                 apart.begin(recording.nodes, plan)
-            repeats = missed is not None and elided is elision.NEVER
+            decided = elided is elision.NEVER or (
+                elided.rule is decisions.DEAD and not concurrency.writes(plan)
+            )
+            repeats = missed is not None and decided
             governs = repeats and rule not in _FUSED_WITH_READS
             watch = governor.watch(recording) if governs else None
             replayed = _replayed(plan, recording, hardware.cpu(), rule)
@@ -390,7 +393,8 @@ def _evaluate(
                 counters["plan hits"] += 1
                 raised, kept = replayed
                 if missed is not None and repeats:
-                    evaluations.keep(missed, plan, kept, recording, watch)
+                    choice = None if elided.choice is None else (elided.state, elided.choice)
+                    evaluations.keep(missed, plan, kept, recording, watch, choice)
                 del recording  # nodes that only it kept are not pending any more
                 _note_elided(elided, raised)
                 return raised

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import lazyfuse as lf
 from lazyfuse import config
+from lazyfuse.runtime.capture import conditions
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.scheduling import elision, evaluate
 from tests.pairwise import first
@@ -72,3 +74,60 @@ def test_nothing_to_make_again_at_one_size_says_nothing_of_another_F3(
             same([total], [(expected * expected).sum(axis=1)])
             assert counters.totals.decisions[decisions.CHEAP] == left
             same([outer], [expected])
+
+
+# ------------------------------------------------- dead temporaries of evaluations found again
+
+
+def products(xp: Any, x: Any, y: Any, turns: int, reads: int) -> list[Any]:
+    """Sums of a product that a name holds; turn `reads` reads it after its sum."""
+    found: list[Any] = []
+    held: list[Any] = []
+    for turn in range(turns):
+        product = x * y
+        found.append(product.sum())
+        if turn == reads:
+            held.append(product + 1.0)
+            found.append(held[0].max())
+            found.append(np.asarray(product))
+        x = x + 0.5
+    return [*found, *held]
+
+
+@pytest.mark.skipif(conditions.native is None, reason="C finds evaluations again")
+@pytest.mark.parametrize("reads", [-1, 0, 3, 9, 14, 19])
+def test_a_dead_temporary_is_left_by_one_look_up_F3(
+    reads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elision, "LARGE", 1 << 10)
+    evaluate.clear_plans()
+    x, y = np.random.default_rng(3).integers(-9, 9, (2, 60, 50)).astype(float)
+    expected = products(np, x, y, 20, reads)
+    with config.options(eager_below=0, plan_after=0, governor=False):
+        for _ in range(4):
+            same(products(lf, lf.array(x), lf.array(y), 20, reads), expected)
+        slowly: list[Any] = []
+        monkeypatch.setattr(evaluate, "linearize", lambda *what: slowly.append(what))
+        if reads < 0:
+            same(products(lf, lf.array(x), lf.array(y), 20, -1), expected)
+        assert not slowly
+
+
+@pytest.mark.skipif(conditions.native is None, reason="C finds evaluations again")
+def test_warnings_of_what_was_left_come_each_turn_F3(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elision, "LARGE", 1 << 10)
+    evaluate.clear_plans()
+    told: list[list[str]] = []
+    for xp in (np, lf):
+        x, zero = xp.array(np.arange(4000.0)), xp.zeros(4000)
+        with (
+            config.options(eager_below=0, plan_after=0, governor=False),
+            warnings.catch_warnings(record=True) as caught,
+        ):
+            warnings.simplefilter("always")
+            for turn in range(16):
+                ratio = x / (zero if turn > 11 else x + 1)
+                np.isnan(float(ratio.max()))
+        told.append([str(each.message) for each in caught])
+    assert told[0] == told[1]
+    assert told[0]
