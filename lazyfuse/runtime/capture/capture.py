@@ -186,6 +186,8 @@ class CapturingRun(Run):
 
     def is_flat(self, root: int) -> bool:
         """Whether a block can be the base of arrays: NumPy asks for C order."""
+        if not self.fit:
+            return False  # what lies in no block has none
         windows = {each.root: each.source.root for each in self.events if type(each) is Window}
         return bool(self.extents[windows.get(root, root)][2])
 

@@ -75,3 +75,15 @@ def test_parts_at_other_offsets_are_numpys(seeds: range) -> None:
             mine, theirs = (np.random.default_rng((seed, turn)) for _ in range(2))
             found, expected = _statement(lf, x, mine), _statement(np, y, theirs)
             assert np.asarray(found).tobytes() == np.asarray(expected).tobytes(), (seed, turn)
+
+
+def test_an_array_of_no_axes_takes_a_part_of_itself() -> None:
+    with config.options(eager_below=0):
+        for value in (0.5 + 0.5j, 1.5):
+            for _ in range(4):
+                c = lf.array(value)
+                c[...] = 1e300
+                later = c + lf.array(np.ones((2, 2)))
+                c[...] = c[None]
+                assert np.asarray(c).tolist() == 1e300
+                assert np.asarray(later).tolist() == [[1e300] * 2] * 2
