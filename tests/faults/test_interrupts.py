@@ -233,11 +233,11 @@ def test_what_is_raised_while_memory_goes_back_is_raised_later(
     pool = BufferPool()
     pool.limit = 0  # so that the block is given back to the system
     array = pool.empty((100_000,), numpy.dtype("f8"))
+    x = lazyfuse.arange(50_000) * 2.0  # before it: modules are loaded in a section, too
     with handled(signal.SIGUSR1, raises):
         with monkeypatch.context() as patch:
             patch.setattr(BufferPool, "_trim", interrupted)
             del array
-        x = lazyfuse.arange(50_000) * 2.0
         with pytest.raises(Interrupt):
             x.sum().item()
     assert x.sum().item() == 49_999 * 50_000
