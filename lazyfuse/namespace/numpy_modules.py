@@ -121,7 +121,7 @@ def quicken(theirs: Any, ours: Any) -> Any:
         make = makers.get(theirs)
     except TypeError:  # not hashable: a constant
         return ours
-    if isinstance(ours, type) or (make is None and not _records(ours)):
+    if isinstance(ours, type):
         return ours
     call = ours if make is None else make(ours)
     if isinstance(call, types.FunctionType) and _records(ours):

@@ -585,7 +585,7 @@ PyObject *exported_reduction(int which, PyObject *theirs, PyObject *x, Governed 
     return NULL;
 }
 
-/* --------------------------------------------------------------------------------------- lending */
+/* -------------------------------------------------------------------------------------- lending */
 
 /* Exports memory to NumPy arrays and ends their chain of bases, as meta_arrays.Holder. */
 typedef struct {
@@ -742,11 +742,7 @@ static PyObject *lend_block(Core *x)
     if (storage_for(x) <= 0) {
         return NULL;
     }
-    PyObject *storage = Py_NewRef(x->storage), *outer = NULL;
-    if (STORAGE(storage, value) != Py_None || STORAGE(storage, exports) != Py_None) {
-        Py_DECREF(storage); /* it has an array over it already */
-        return NULL;
-    }
+    PyObject *storage = Py_NewRef(x->storage);
     int there = NODE(STORAGE(storage, node), value) != Py_None;
     if (!there) {
         PyObject *done = PyObject_CallFunctionObjArgs(
@@ -754,7 +750,7 @@ static PyObject *lend_block(Core *x)
         there = done != NULL;
         Py_XDECREF(done);
     }
-    outer = there ? lend_first(storage) : NULL;
+    PyObject *outer = there ? lend_first(storage) : NULL;
     Py_DECREF(storage);
     return outer;
 }

@@ -712,8 +712,8 @@ int exported_into(
 PyObject *called_at_once(PyObject *op, PyObject *const *args, int count);
 /* The values of an operand that has them, as NumPy takes it (new); NULL without an exception. */
 PyObject *value_there(PyObject *x);
-/* The memory of an array, evaluated, as the first exporter gets it (new); NULL without an exception:
-   Python exports it. */
+/* The memory of an array, evaluated, as the first exporter gets it (new); NULL without an
+   exception: Python exports it. */
 PyObject *lend_result(Core *x);
 extern PyTypeObject HolderType;
 /* As errstate.is_default. */

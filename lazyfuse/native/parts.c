@@ -251,8 +251,11 @@ static int begin_block(Core *x)
     for (Py_ssize_t axis = 0; axis < nd; axis++) {
         dims[axis] = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, axis));
     }
+    if (PyErr_Occurred()) {
+        return -1;
+    }
     Py_INCREF(NODE(node, dtype));
-    PyObject *view = PyErr_Occurred() ? NULL : PyArray_NewFromDescr(
+    PyObject *view = PyArray_NewFromDescr(
         &PyArray_Type, (PyArray_Descr *)NODE(node, dtype), (int)nd, dims, NULL, hooks.origin,
         NPY_ARRAY_CARRAY, NULL);
     PyObject *storage = view == NULL ? NULL : storage_over(node);
@@ -288,38 +291,42 @@ int storage_for(Core *x)
 
 /* ---------------------------------------------------------------------------------------- reads */
 
-/* Where the elements of a part of an evaluated block lie, in C order there; NULL: not so. */
-static char *first_of_block(Core *x)
+/* The values of the block of a part (borrowed), in C order, and where the part begins there; NULL:
+   not so. */
+static PyObject *block_of(Core *x, char **first)
 {
     PyObject *node = x->node == Py_None && EAGER(x) == Py_None ? any_node(x) : NULL;
     PyArrayObject *view = node == NULL || NODE(node, perm) != Py_None ? NULL : part_geometry(x);
     PyArrayObject *value = view == NULL ? NULL : (PyArrayObject *)NODE(node, value);
-    return value == NULL || !IS_REAL(value) || !PyArray_IS_C_CONTIGUOUS(value) ||
-                   plain_type(view) < 0
-        ? NULL : PyArray_BYTES(value) + (PyArray_BYTES(view) - (char *)hooks.origin);
+    if (value == NULL || !IS_REAL(value) || !PyArray_IS_C_CONTIGUOUS(value) ||
+        plain_type(view) < 0) {
+        return NULL;
+    }
+    *first = PyArray_BYTES(value) + (PyArray_BYTES(view) - (char *)hooks.origin);
+    return (PyObject *)value;
 }
 
 /* An element of it, before there is an array over it (new); NULL without an exception: not so. */
 static PyObject *element_of_block(Core *x, PyObject *key)
 {
-    char *first = first_of_block(x);
+    char *first;
+    PyObject *value = block_of(x, &first);
     PyArrayObject *view = (PyArrayObject *)x->view;
     Geometry g;
-    return first == NULL ||
+    return value == NULL ||
                    select_part(PyArray_NDIM(view), PyArray_DIMS(view), PyArray_STRIDES(view), key,
                                &g) != ELEMENT
-        ? NULL : PyArray_Scalar(first + g.offset, PyArray_DESCR(view), NODE(any_node(x), value));
+        ? NULL : PyArray_Scalar(first + g.offset, PyArray_DESCR(view), value);
 }
 
 PyObject *view_of_block(Core *x)
 {
-    char *first = first_of_block(x);
-    if (first == NULL) {
-        return NULL;
-    }
+    char *first;
+    PyObject *value = block_of(x, &first);
     PyArrayObject *view = (PyArrayObject *)x->view;
-    return make_view_on(NODE(any_node(x), value), view, PyArray_NDIM(view), PyArray_DIMS(view),
-                        PyArray_STRIDES(view), first);
+    return value == NULL ? NULL
+        : make_view_on(value, view, PyArray_NDIM(view), PyArray_DIMS(view), PyArray_STRIDES(view),
+                       first);
 }
 
 PyArrayObject *present_values(Core *x)

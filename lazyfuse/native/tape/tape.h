@@ -1,8 +1,8 @@
 /* Calls that come round: what Python decided about one, followed in C (docs/design/tape.md).
 
    layout.c describes a call in words, steps.c keeps what is known of calls, follow.c does one as it
-   was done before, called.c has NumPy do it. Files of this folder call the folders and files below them alone: `record.h` and
-   `native.h`. */
+   was done before, called.c has NumPy do it. Files of this folder call the folders and files below
+   them alone: `record.h` and `native.h`. */
 
 #ifndef LAZYFUSE_TAPE_H
 #define LAZYFUSE_TAPE_H

@@ -7,7 +7,7 @@ and the user's line that recorded it. Imports nothing of arrays or devices.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -172,6 +172,12 @@ def warn_for(bits: int, operations: Sequence[tuple[Op, Node]], now: bool = False
         if not _is_handled(way, bit, text, words):
             file, line, _ = source_line(place)
             warning_filters.show(_filters(place), words, file, line)
+
+
+def warn_for_all(raised: Iterable[tuple[int, Sequence[tuple[Op, Node]]]]) -> None:
+    """Warn of the exceptions that arose, each with the operations that may have raised it."""
+    for flags, operations in raised:
+        warn_for(flags, operations)
 
 
 def _way(bit: int, state: str, where: Any, now: bool = False) -> str:

@@ -110,8 +110,7 @@ def evaluate(nodes: Sequence[Node], rule: Rule) -> None:
             if apart is None and not recorded.overdue and conditions.native is not None:
                 found = _again(pending, recorded.nodes, recorded, rule, True)
                 if isinstance(found, list):
-                    for flags, operations in found:
-                        fp_flags.warn_for(flags, operations)
+                    fp_flags.warn_for_all(found)
                     return
                 missed = found
                 if missed is not None and fresh.ran_again(missed[0], pending):
@@ -217,8 +216,7 @@ def _evaluate_concurrently(
         roots = [node for node in nodes if node.value is None and node.resident is None]
         found = _again(roots, None, here.recorded, rule, bool(wanted)) if roots else None
         if isinstance(found, list):
-            for flags, operations in found:
-                fp_flags.warn_for(flags, operations)
+            fp_flags.warn_for_all(found)
             return
         missed = found
     span = spans.begin() if spans.on else None
@@ -230,8 +228,7 @@ def _evaluate_concurrently(
         spans.evaluated(span, rule.name)
         if apart is not None:
             apart.end()
-    for flags, operations in raised:
-        fp_flags.warn_for(flags, operations)
+    fp_flags.warn_for_all(raised)
 
 
 def ahead(nodes: list[Node], rule: Rule) -> None:
@@ -262,16 +259,14 @@ def _gather(nodes: list[Node], rule: Rule) -> None:
     found = [each for device in devices for each in pending_launches.wait(device)]
     for node in away:
         residency.gather(node, rule.name)
-    for flags, operations in found:
-        fp_flags.warn_for(flags, operations)
+    fp_flags.warn_for_all(found)
 
 
 def wait_and_warn(devices: Sequence[Device]) -> None:
     """Wait for devices, and warn of the floating-point exceptions that arose on them."""
     with held():
         found = [each for device in devices for each in pending_launches.wait(device)]
-    for flags, operations in found:
-        fp_flags.warn_for(flags, operations)
+    fp_flags.warn_for_all(found)
 
 
 def _flush(nodes: Sequence[Node], rule: Rule) -> None:
@@ -516,8 +511,7 @@ def run_again(
 
 def at_once(nodes: list[Node], rule: Rule) -> None:
     """Have NumPy run exact operations, each after those that it reads; the lock is held."""
-    for flags, operations in _in_numpy(functools.partial(one_by_one.run, rule, nodes)):
-        fp_flags.warn_for(flags, operations)
+    fp_flags.warn_for_all(_in_numpy(functools.partial(one_by_one.run, rule, nodes)))
 
 
 def _in_numpy(run: Callable[[], conditions.Raised]) -> conditions.Raised:
