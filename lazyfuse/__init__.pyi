@@ -602,7 +602,6 @@ class _Report:
     compiled_ahead: int
     copies: tuple[Any, ...]
     resident: tuple[Any, ...]
-    governed: tuple[Any, ...]
     tasks: tuple[Any, ...]
     not_recorded: tuple[Any, ...]
     def to_dict(self) -> dict[str, Any]: ...

@@ -204,7 +204,6 @@ class Options:
         True, "compile hot loops in place: of programs of the launcher, of notebooks"
     )
     capture: bool = _switch(True, "launch what ran before at the same sizes without deciding anew")
-    governor: bool = _switch(True, "run at once where recording was measured to be slower")
     lazy_numbers: bool = _switch(False, "leave sums and other numbers pending wherever they go")
     eager_fusion: bool = _switch(True, "run expressions of small arrays in one pass")
     eager_compile_above: int = _switch(

@@ -42,7 +42,7 @@ def snapshot() -> dict[str, Any]:
         "print options": np.get_printoptions(),
         "listeners": tracing.listeners,
         "composite calls": compound_calls.depth,
-        "device of the context": devices._within.get(),
+        "device of the context": devices.innermost.get(),
         "folder": os.getcwd(),
         "environment": {
             name: value

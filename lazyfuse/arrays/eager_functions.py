@@ -101,10 +101,6 @@ def counted(theirs: Any, ours: Any) -> Any:
     return call
 
 
-GOVERNABLE = {"clip": 1, "mean": 1, "ptp": 2, "std": 4, "var": 4, "where": 1}
-"""How many exact operations on all elements functions record, for the governor."""
-
 if COMPILED:
     NATIVE.bind("simple", SIMPLE | PLAIN)
-    NATIVE.bind("governable", GOVERNABLE)
     NATIVE.bind("adopted", from_numpy)

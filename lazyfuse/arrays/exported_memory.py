@@ -26,11 +26,9 @@ from lazyfuse.arrays import ndarray as array
 from lazyfuse.arrays.base import COMPILED, NATIVE
 from lazyfuse.arrays.ndarray import CANONICAL, OURS, ndarray, options
 from lazyfuse.arrays.storage import Block, Export, Storage, leaf
-from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.graph.shapes import broadcast_all, size_of
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.runtime.events import decisions, numpy_calls
-from lazyfuse.runtime.execution import concurrency
 from lazyfuse.runtime.layout.meta_arrays import held, packed_order, window
 from lazyfuse.runtime.numerics import errstate
 from lazyfuse.runtime.placement import devices
@@ -191,28 +189,25 @@ def _exact_types(op: Op) -> bytes:
     return bytes([eager_limit(op) if runs_exactly(op, each, True) else 0 for each in dtypes])
 
 
-def _evaluate_export(x: Any, node: Node) -> None:
-    """Evaluate what an array exports. NumPy may lose the error."""
-    try:
-        evaluate.evaluate([node], decisions.EXPORT)
-        lost.found = None
-    except BaseException as error:
-        lost.found = x, error
-        raise
+class Lost:
+    """The exception of the last request for a buffer, and the array that got the request.
+
+    NumPy drops the exception (an interrupt, or a warning that is an error) and asks for something
+    else, which then raises it.
+    """
+
+    found: tuple[Any, BaseException] | None = None
 
 
-def _is_alone() -> bool:
-    """Whether neither another thread's evaluation nor arrays in chunks matter now."""
-    return not (concurrency.busy or concurrency.share or evaluate.chunked is not None)
-
+lost = Lost()
 
 if base.COMPILED:  # native/exported.c does the same for operands with a known loop
     for _name, _value in {
-        "evaluate_export": _evaluate_export,
         "exact_types": _exact_types,
-        "is_alone": _is_alone,
+        "export_rule": decisions.EXPORT,
         "leaf": leaf,
         "leaf_memory": Block,
+        "lost": lost,
         "real_view": array.real_view,
         "reduce_rows": tuple([base.REDUCTIONS[name][0] for name in ("sum", "max", "min")]),
         "room": _room,
@@ -228,19 +223,6 @@ _AS_BUFFER = 20 * ctypes.sizeof(ctypes.c_void_p)  # PyTypeObject.tp_as_buffer
 _GetBuffer = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_int)
 
 _kept: list[Any] = []  # callbacks that slots point at
-
-
-class Lost:
-    """The exception of the last request for a buffer, and the array that got the request.
-
-    NumPy drops the exception (an interrupt, or a warning that is an error) and asks for something
-    else, which then raises it.
-    """
-
-    found: tuple[Any, BaseException] | None = None
-
-
-lost = Lost()
 
 
 def install(kind: type, memory_of: Callable[[Any], Any]) -> bool:

@@ -19,7 +19,6 @@ from typing import Any, Final
 import numpy as np
 
 from lazyfuse.arrays import base
-from lazyfuse.arrays.eager_functions import GOVERNABLE
 from lazyfuse.arrays.ndarray import (
     OURS,
     alone,
@@ -130,7 +129,7 @@ def called_name(theirs: Any, before: dict[str, int]) -> str | None:
     `before`: how often NumPy's functions had run before a call of ours.
     """
     name = getattr(theirs, "__name__", None)
-    if name is None or name in fallback.WRITTEN or name in fallback.CALLBACKS or name in GOVERNABLE:
+    if name is None or name in fallback.WRITTEN or name in fallback.CALLBACKS:
         return None
     ran = [each for each, n in numpy_calls.by_name().items() if n > before.get(each, 0)]
     if not ran:

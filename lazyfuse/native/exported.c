@@ -438,30 +438,22 @@ static PyObject *for_writing(Core *x)
     return fits && is_shared(x->storage) ? real : NULL;
 }
 
-/* The numpy array over a part of a block of middling size, or `governed`, if nothing else reads it
-   (borrowed). */
-static PyObject *middling_for_writing(Core *x, int governed)
+/* The numpy array over a part of a block of middling size, if nothing else reads it (borrowed). */
+static PyObject *middling_for_writing(Core *x)
 {
     PyObject *real = real_of(x);
     npy_intp limit = eager_below();
-    if (real == NULL && governed && is_evaluated(x->storage)) {
-        Py_XDECREF(PyObject_CallOneArg(hooks.real_view, (PyObject *)x));
-        PyErr_Clear();
-        real = real_of(x);
-    }
     if (real == NULL || !is_private(x) || !PyArray_ISWRITEABLE((PyArrayObject *)real)) {
         return NULL;
     }
     PyObject *flat = STORAGE(x->storage, flat);
     int fits = flat != NULL && IS_REAL(flat) && limit <= NPY_MAX_INTP / MIDDLING &&
-               (governed || PyArray_SIZE((PyArrayObject *)flat) <= MIDDLING * limit);
+               PyArray_SIZE((PyArrayObject *)flat) <= MIDDLING * limit;
     return fits ? real : NULL;
 }
 
-/* As eager_policy.middling_update, for values that are there: of arrays, and of numbers where it is
-   `governed`, by an exact operation. */
-static int is_middling_update(
-    PyObject *op, const There *there, int count, Result *result, int governed)
+/* As eager_policy.middling_update, for values of arrays that are there, by an exact operation. */
+static int is_middling_update(PyObject *op, const There *there, int count, Result *result)
 {
     Row *row = row_of(op);
     if (row == NULL || !broadcast_values(there, count, result)) {
@@ -469,26 +461,23 @@ static int is_middling_update(
     }
     for (int at = 0; at < count; at++) {
         int type = there[at].array ? plain_type((PyArrayObject *)there[at].value) : -1;
-        if (there[at].array ? type < 0 || row->most[type] == 0 : !governed) {
+        if (type < 0 || row->most[type] == 0) {
             return 0;
         }
     }
     return 1;
 }
 
-int exported_into(
-    PyObject *op, PyObject *call, PyObject *const *args, int count, Core *out, int governed)
+int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count, Core *out)
 {
     There there[3];
     Result result;
-    Governed turn = {NULL, 0.0};
-    PyObject *given[3], *real = !IS_BOUND || governed ? NULL : for_writing(out);
+    PyObject *given[3], *real = !IS_BOUND ? NULL : for_writing(out);
     int done = 0, middling = real == NULL;
     if (IS_BOUND && middling) {
-        real = middling_for_writing(out, governed);
+        real = middling_for_writing(out);
     }
-    if (real == NULL || !hooks.plain ||
-        (governed && !governed_begin(&turn, PyArray_SIZE((PyArrayObject *)real)))) {
+    if (real == NULL || !hooks.plain) {
         return 0;
     }
     Py_INCREF(real); /* Python code may run from here on, and with it other threads */
@@ -498,10 +487,10 @@ int exported_into(
     }
     there[count].value = real;
     there[count].array = there[count].visible = 1;
-    int way = middling ? is_middling_update(op, there, count + 1, &result, governed)
+    int way = middling ? is_middling_update(op, there, count + 1, &result)
                        : decision(op, there, count + 1, &result);
     int lock = way == 0 ? 0 : lock_part(middling ? PyArray_SIZE((PyArrayObject *)real) : 0);
-    if (lock > 0 && (middling ? middling_for_writing(out, governed) : for_writing(out)) != real) {
+    if (lock > 0 && (middling ? middling_for_writing(out) : for_writing(out)) != real) {
         way = 0; /* another thread was here */
     }
     if (way != 0 && lock > 0) {
@@ -516,7 +505,6 @@ int exported_into(
         if (done > 0 && way == 2) {
             count_run(row_of(op)->name);
         }
-        governed_end(&turn, 1);
     }
     let_go(there, count + 1);
     return lock < 0 ? -1 : unlock_part(lock, done);
@@ -553,10 +541,9 @@ int exported_write(Core *self, PyObject *key, PyObject *value)
     return done;
 }
 
-PyObject *exported_reduction(int which, PyObject *theirs, PyObject *x, Governed *turn)
+PyObject *exported_reduction(int which, PyObject *theirs, PyObject *x)
 {
     There there;
-    turn->place = NULL;
     if (!IS_BOUND || !IS_ARRAY(x) || EAGER(x) != Py_None || !look(x, &there, 0)) {
         return NULL;
     }
@@ -567,10 +554,6 @@ PyObject *exported_reduction(int which, PyObject *theirs, PyObject *x, Governed 
         }
         Row *row = which < PyTuple_GET_SIZE(hooks.reduce_rows)
             ? row_of(PyTuple_GET_ITEM(hooks.reduce_rows, which)) : NULL;
-        int type = plain_type((PyArrayObject *)there.value);
-        if (row != NULL && type >= 0 && row->most[type] > 0 && governed_begin(turn, size)) {
-            return there.value;
-        }
         if (row != NULL && spares_copy(row, &there, 1, size)) {
             PyObject *name = PyObject_GetAttrString(theirs, "__name__");
             if (name != NULL) {
@@ -736,6 +719,22 @@ static int is_told(PyObject *node)
     return plain == descr;
 }
 
+/* NumPy may lose the exception that is set, if one is: exported_memory.py has it from now on. */
+static void note_lost(Core *x)
+{
+    PyObject *kind, *error, *trace;
+    PyErr_Fetch(&kind, &error, &trace);
+    if (kind != NULL) {
+        PyErr_NormalizeException(&kind, &error, &trace);
+    }
+    PyObject *lost = kind == NULL ? Py_NewRef(Py_None) : PyTuple_Pack(2, (PyObject *)x, error);
+    if (lost == NULL || PyObject_SetAttr(hooks.lost, name_found, lost) < 0) {
+        PyErr_Clear();
+    }
+    Py_XDECREF(lost);
+    PyErr_Restore(kind, error, trace);
+}
+
 /* Evaluates the block of an array, which gets one if it has none, and lends it; under the lock. */
 static PyObject *lend_block(Core *x)
 {
@@ -745,10 +744,16 @@ static PyObject *lend_block(Core *x)
     PyObject *storage = Py_NewRef(x->storage);
     int there = NODE(STORAGE(storage, node), value) != Py_None;
     if (!there) {
-        PyObject *done = PyObject_CallFunctionObjArgs(
-            hooks.evaluate_export, (PyObject *)x, STORAGE(storage, node), NULL);
+        PyObject *nodes = PyList_New(1), *done = NULL;
+        if (nodes != NULL) {
+            PyList_SET_ITEM(nodes, 0, Py_NewRef(STORAGE(storage, node)));
+            PyObject *const given[] = {nodes, hooks.export_rule};
+            done = evaluate_nodes(NULL, given, 2);
+        }
         there = done != NULL;
         Py_XDECREF(done);
+        Py_XDECREF(nodes);
+        note_lost(x);
     }
     PyObject *outer = there ? lend_first(storage) : NULL;
     Py_DECREF(storage);
@@ -765,9 +770,7 @@ PyObject *lend_result(Core *x)
         NODE(node, resident) != Py_None || !is_told(node) || !is_default_state()) {
         return NULL;
     }
-    PyObject *alone = PyObject_CallNoArgs(hooks.is_alone);
-    int lock = alone == Py_True ? lock_writes() : alone == NULL ? -1 : 0;
-    Py_XDECREF(alone);
+    int lock = is_alone() ? lock_writes() : PyErr_Occurred() ? -1 : 0;
     PyObject *outer = lock <= 0 ? NULL : lend_block(x), *found = NULL;
     if (lock > 0 && unlock_writes(outer != NULL) < 0) {
         Py_CLEAR(outer);

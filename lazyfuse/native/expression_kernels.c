@@ -219,9 +219,7 @@ int run_as_kernel(const Program *program, const Walk *walk, npy_intp size, char 
     }
     double work = (double)size * program->count;
     kernel->work += work;
-    /* what is large and governed has been recorded: its text has been compiled, as a rule */
-    double above = size >= eager_below() ? compile_above / 16 : compile_above;
-    if (kernel->entry == NULL && !kernel->never && kernel->work >= above &&
+    if (kernel->entry == NULL && !kernel->never && kernel->work >= compile_above &&
         kernel->work >= kernel->due && kernel_ask(kernel, key, length, program, walk) < 0) {
         return -1;
     }

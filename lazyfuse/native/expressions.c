@@ -573,7 +573,7 @@ PyObject *expression_begun(Loops *loops, PyObject *function, PyObject *left, PyO
     if (!is_long(left) && (right == NULL || !is_long(right))) {
         return NULL;
     }
-    Subexpression *term = may_wait(function, 0) > 0 && may_record()
+    Subexpression *term = may_wait(function) > 0 && may_record()
         ? joined(loops, function, left, right) : NULL;
     if (term != NULL) {
         term_opened(term);
@@ -603,50 +603,18 @@ PyObject *expression_continued(Loops *loops, PyObject *function, PyObject *left,
             term_closed(TERM(given[k]));
         }
     }
-    Governed turn = {NULL, 0.0};
-    int is_large = term->size >= eager_below();
-    if (is_large) {
-        (void)governed_begin(&turn, term->size);
-    }
-    int waits = term->operations < MOST ? may_wait(function, is_large) : 0;
+    int waits = term->operations < MOST ? may_wait(function) : 0;
     if (waits < 0) {
         Py_DECREF(term);
         return NULL;
     }
     if (waits) {
         term_opened(term);
-        governed_end(&turn, 1);
         return (PyObject *)term;
     }
     PyObject *result = array_of(evaluated(term));
-    governed_end(&turn, 1);
     Py_DECREF(term);
     return result;
-}
-
-PyObject *expression_governed(Loops *loops, PyObject *function, PyObject *left, PyObject *right)
-{
-    PyObject *given[2] = {left, right};
-    npy_intp size = 0;
-    for (int k = 0; k < 2 && given[k] != NULL; k++) {
-        if (IS_ARRAY(given[k]) && (given[k] = values_here(given[k])) == NULL) {
-            return NULL;
-        }
-        npy_intp each = size_of_operand(given[k]);
-        size = each > size ? each : size;
-    }
-    if (size < eager_below() || !is_governed_here(size)) {
-        return NULL;
-    }
-    Governed turn;
-    (void)governed_begin(&turn, size);
-    Subexpression *term = may_wait(function, 1) > 0 && may_record()
-        ? joined(loops, function, given[0], given[1]) : NULL;
-    if (term != NULL) {
-        term_opened(term);
-        governed_end(&turn, 1);
-    }
-    return (PyObject *)term;
 }
 
 PyObject *expression_value(PyObject *x)

@@ -18,7 +18,7 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyObject *theirs, *ours, *keywords, *method, *dict, *weak; /* `method`: its name */
     Py_ssize_t most;
-    int kind, spreads, views, writes, is_where, is_copy, reduction, operations;
+    int kind, spreads, views, writes, is_where, is_copy, reduction;
 } Quick;
 
 /* Whether an argument is plain: a value, a dtype, or a tuple of numbers and None. */
@@ -147,8 +147,7 @@ static PyObject *reduced_now(
             return NULL;
         }
     }
-    Governed turn;
-    PyObject *value = exported_reduction(self->reduction, self->theirs, args[0], &turn);
+    PyObject *value = exported_reduction(self->reduction, self->theirs, args[0]);
     if (value == NULL) {
         return NULL;
     }
@@ -161,7 +160,6 @@ static PyObject *reduced_now(
         result = PyObject_Vectorcall(self->theirs, given, (size_t)count, names);
     }
     Py_DECREF(value);
-    governed_end(&turn, 1);
     if (result == NULL) {
         (void)is_refused(); /* the user gets NumPy's words */
         return NULL;
@@ -215,59 +213,6 @@ static PyObject *plain_value(PyObject *value, int *counts)
     return value_there(value);
 }
 
-/* How many exact operations on all elements of its largest array a function records; 0: others,
-   or a number that is not fixed. */
-static int operations_of(Quick *self)
-{
-    if (self->operations < 0 && hooks.governable != NULL) {
-        PyObject *name = PyObject_GetAttrString(self->theirs, "__name__");
-        PyObject *found = name == NULL ? NULL : PyDict_GetItemWithError(hooks.governable, name);
-        self->operations = found == NULL ? 0 : (int)PyLong_AsLong(found);
-        Py_XDECREF(name);
-        PyErr_Clear();
-    }
-    return self->operations;
-}
-
-/* The function of NumPy on concrete values, where the user's program is at a governed place; NULL
-   without an exception: it is not. */
-static PyObject *governed_now(
-    Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
-{
-    Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names), made = 0, size = 0;
-    PyObject *given[MOST], *result = NULL;
-    Governed turn;
-    int counts = 0, plain = is_governing() && count + named <= MOST && operations_of(self) > 0;
-    if (!plain) {
-        return NULL;
-    }
-    for (; plain && made < count + named; made += plain) {
-        given[made] = plain_value(args[made], &counts);
-        plain = given[made] != NULL && (made < count || !IS_ARRAY(args[made]));
-        if (plain && IS_ARRAY(args[made])) {
-            Py_ssize_t own = PyArray_SIZE((PyArrayObject *)given[made]);
-            size = own > size ? own : size;
-        }
-        else if (!plain) {
-            Py_XDECREF(given[made]);
-        }
-    }
-    if (plain && counts && governed_begin(&turn, size)) {
-        result = PyObject_Vectorcall(self->theirs, given, (size_t)count, names);
-        governed_end(&turn, operations_of(self));
-    }
-    while (made > 0) {
-        Py_DECREF(given[--made]);
-    }
-    if (result == NULL && PyErr_Occurred()) {
-        (void)is_refused(); /* the user gets NumPy's words */
-    }
-    if (result != NULL && has_views(result)) {
-        Py_CLEAR(result);
-    }
-    return result != NULL && IS_REAL(result) ? wrapped(result) : result;
-}
-
 /* Of a method, or a function of one array that a method serves. */
 static PyObject *of_first(
     Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names, size_t flags)
@@ -276,9 +221,6 @@ static PyObject *of_first(
     if (count < 1 || count + named > MOST || (self->kind == FIRST && count > self->most) ||
         !IS_ARRAY(args[0]) || values_of(args[0]) == NULL) {
         PyObject *found = reduced_now(self, args, count, names);
-        if (found == NULL && !PyErr_Occurred()) {
-            found = governed_now(self, args, count, names);
-        }
         if (found != NULL || PyErr_Occurred()) {
             return found;
         }
@@ -504,16 +446,10 @@ static PyObject *of_any(
     else {
         quick = 0;
     }
-    if (!quick && !PyErr_Occurred()) {
-        result = governed_now(self, args, count, names);
-    }
     while (made > 0) {
         Py_DECREF(given[--made]);
     }
     if (!quick) {
-        if (result != NULL) {
-            return result; /* governed */
-        }
         if (PyErr_Occurred()) {
             PyErr_Clear();
         }
@@ -769,7 +705,7 @@ static PyObject *made(
     x->most = most;
     x->kind = kind;
     x->spreads = spreads;
-    x->reduction = x->operations = -1;
+    x->reduction = -1;
     PyObject *name = PyObject_GetAttrString(theirs, "__name__");
     const char *text = name == NULL ? NULL : PyUnicode_AsUTF8(name);
     if (text != NULL && kind == ANY) {

@@ -293,8 +293,6 @@ extern PyTypeObject SubexpressionType;
 /* The operation on numpy arrays and numbers, waiting; NULL without an exception: it is done now.
    `function`: what the user calls, NULL: an operator. */
 PyObject *expression_begun(Loops *loops, PyObject *function, PyObject *left, PyObject *right);
-/* The same of arrays of ours with values, where the place is governed. */
-PyObject *expression_governed(Loops *loops, PyObject *function, PyObject *left, PyObject *right);
 /* The operation on subexpressions and arrays of ours: waiting, or the array that comes of the
    expression; NULL without an exception: it is done on `expression_value` of its operands. */
 PyObject *expression_continued(Loops *loops, PyObject *function, PyObject *left, PyObject *right);
@@ -310,11 +308,10 @@ static inline int expressions_settle(void)
     return expressions_open == 0 ? 0 : expressions_settle_all();
 }
 /* Whether the operation of the user's instruction may wait for the one that takes its result
-   (places.c); `at_once`: though the place has not been visited before; -1 with an exception. Forget what is
-   known. */
-int may_wait(PyObject *function, int at_once);
+   (places.c); -1 with an exception. Forget what is known. */
+int may_wait(PyObject *function);
 void sites_clear(void);
-Offered plain_run, expressions_ran, expressions_forget, expressions_count,
+Offered expressions_ran, expressions_forget, expressions_count,
     expressions_compile_above;
 int expressions_ready(void);
 
@@ -356,10 +353,10 @@ int has_own_memory(PyObject *array);
     _(get_item) _(set_item) _(del_item) _(iterate) _(length) _(matmul) _(power) _(dtype)           \
     _(geometry) _(shape) _(transposed) _(real) _(imag) _(wrap) _(export) _(adopted) _(note) _(caller) _(constant)       \
     _(arrangement) _(acquire) _(release) _(leaf) _(room) _(exact_types)              \
-    _(array_ufunc) _(scalar_node) _(error_bits) _(real_view) _(governable)                         \
+    _(array_ufunc) _(scalar_node) _(error_bits) _(real_view)                                       \
     _(pool_empty) _(trim) _(stretch_left) _(expression_site) _(deliver)       \
     _(expression_program) _(traced) _(storage_of) _(plain_node) _(snapshot) _(named_place)         \
-    _(called_name) _(calls_counted) _(evaluate_export) _(is_alone)                                 \
+    _(called_name) _(calls_counted) _(evaluate_in_full) _(lost) _(export_rule)                     \
     /* classes; `scalar`: of lazy ones; `source_location`: errstate's */                           \
     _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(moves) _(scalar)               \
     _(source_location)                                                                             \
@@ -416,6 +413,9 @@ typedef enum {
     SPAN_OPERATIONS, SPAN_FUNCTIONS, SPAN_READS, SPAN_WRITES, SPAN_PARTS, SPAN_RECORDED,
 } SpanKind;
 
+/* Seconds since the first call: a number that is small enough for nanoseconds. */
+double seconds_now(void);
+Offered clock_seconds;
 Span span_opened(void);
 void span_closed(Span span, SpanKind kind);
 
@@ -459,7 +459,9 @@ Offered spans_switch, spans_take, span_begin, span_end, span_skip;
     _(decisions, "decisions") _(singles, "singles") _(fused, "fused") _(cpu, "cpu")                \
     _(languages, "languages") _(launches, "launches") _(reset, "reset")                            \
     _(flush_nodes, "flush_nodes") _(flush_bytes, "flush_bytes") _(choice, "choice")                \
-    _(elided, "elided")                                                                            \
+    _(elided, "elided") _(share, "share") _(active, "active") _(chunked, "chunked")                \
+    _(overdue, "overdue") _(nodes, "nodes") _(recorded, "recorded") _(found, "found")              \
+    _(state, "_state")                                                                             \
     _(entered, "entered") _(compiled_turns, "compiled_turns")                                      \
     _(compiled_seconds, "compiled_seconds")                                                        \
     _(start, "start") _(stop, "stop") _(step, "step")                                              \
@@ -492,7 +494,7 @@ typedef struct {
     Py_ssize_t owned, leaves;
 } MemorySlots;
 typedef struct {
-    Py_ssize_t eager_below, device, exported_at_once;
+    Py_ssize_t eager_below, device, exported_at_once, plan_after;
 } OptionSlots;
 typedef struct {
     Py_ssize_t leaf;
@@ -639,8 +641,14 @@ int copy_elements(int64_t target, int64_t source, PyObject *description);
 extern PyTypeObject ReplayProgramType;
 Offered replay_program;
 OfferedFast replay_bind, replay_find, replay_begin, replay_play, replay_commit, replay_run,
-    replay_again;
+    replay_again, evaluate_nodes;
 Offered replay_setup;
+/* Gives pending nodes their values by NumPy's loops, as fresh.run does: 1, 0 where these do not do
+   it, -1: an error. */
+int plain_run(PyObject *roots);
+/* Whether this thread's evaluation may be done again in C: no other thread evaluates, no call is
+   traced, no array lies in chunks. */
+int is_alone(void);
 /* As `Pending.reset`; -1: an error. */
 int reset_recorded(PyObject *pending);
 
@@ -673,32 +681,6 @@ int is_tracing(void);
 Offered steps_after, steps_forget, steps_count;
 extern long notes_made; /* operations that were recorded */
 
-/* ------------------------------------------------------------------------------------- governor */
-
-/* A visit of a place whose operations NumPy runs at once. */
-typedef struct {
-    void *place;
-    double began;
-} Governed;
-
-/* The operation by NumPy, where the user's program is at a governed place and all values exist;
-   NULL without an exception: neither. `size`: of its result. */
-PyObject *governed_call(PyObject *op, PyObject *const *args, int count, Py_ssize_t size);
-/* Seconds since the first call: a number that is small enough for nanoseconds. */
-double seconds_now(void);
-Offered clock_seconds;
-/* What replays took since `played` was called. */
-extern double replay_seconds;
-Offered played;
-/* Whether any place is governed; whether this one is, for results of that size. */
-int is_governing(void);
-int is_governed_here(Py_ssize_t size);
-/* Whether NumPy is to do work on so many elements at once here; the end of that visit, and how many
-   operations would have been recorded. */
-int governed_begin(Governed *turn, Py_ssize_t size);
-void governed_end(const Governed *turn, Py_ssize_t operations);
-Offered govern, governed_at, ungovern;
-
 /* ------------------------------------------------------------------------------ exported memory */
 
 /* The operation on concrete values, in NumPy at once; NULL without an exception: Python
@@ -706,8 +688,7 @@ Offered govern, governed_at, ungovern;
 PyObject *exported_call(PyObject *op, const Loops *loops, PyObject *call, PyObject *const *args,
                         int count);
 /* The same into an array: 1, 0 where Python does it, -1 with an exception. */
-int exported_into(
-    PyObject *op, PyObject *call, PyObject *const *args, int count, Core *out, int governed);
+int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count, Core *out);
 /* The exact operation on concrete values, in NumPy at once; NULL as above. */
 PyObject *called_at_once(PyObject *op, PyObject *const *args, int count);
 /* The values of an operand that has them, as NumPy takes it (new); NULL without an exception. */
@@ -727,8 +708,8 @@ PyObject *array_over(PyObject *value);
 /* Counts that NumPy ran a function for the user's line. Never fails. */
 void count_run(PyObject *name);
 /* The values (new) that NumPy's function reduces at once, by its code in loops.c;
-   NULL without an exception: Python does it. `turn`: whether the place is governed. */
-PyObject *exported_reduction(int which, PyObject *theirs, PyObject *x, Governed *turn);
+   NULL without an exception: Python does it. */
+PyObject *exported_reduction(int which, PyObject *theirs, PyObject *x);
 /* A part, named by a basic key, becomes `value`, at once: as above. */
 int exported_write(Core *self, PyObject *key, PyObject *value);
 
@@ -736,6 +717,9 @@ int exported_write(Core *self, PyObject *key, PyObject *value);
 
 extern PyTypeObject NoteType, SectionType;
 int drop_threads(void);
+/* Enter a section, and leave it; an exception that is set stays. -1: an error. */
+int section_begin(PyObject *section);
+int section_end(PyObject *section);
 Offered section_setup, section_new_main, section_put_off, section_bring_back, section_enter,
     section_leave, section_collect_late;
 

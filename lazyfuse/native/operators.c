@@ -88,12 +88,7 @@ static PyObject *binary(int which, Core *self, PyObject *other, int swapped)
         right = values_of(other);
     }
     if (small == NULL || right == NULL) {
-        PyObject *first = swapped ? other : (PyObject *)self;
-        PyObject *found = !is_governing() ? NULL
-            : expression_governed(o->loops, NULL, first, swapped ? (PyObject *)self : other);
-        if (found != NULL || PyErr_Occurred()) {
-            return found;
-        }
+        PyObject *found = NULL;
         if (EAGER(self) == Py_None && o->known != NULL) {
             found = recorded_binary(o->op, o->known, self, other, swapped, 1);
         }
@@ -186,9 +181,8 @@ static PyObject *inplace(int which, PyObject *x, PyObject *other)
     }
     if (is_part && EAGER(self) == Py_None && o->known != NULL) {
         PyObject *args[] = {x, other};
-        int done = is_governing() ? exported_into(o->op, o->call, args, 2, self, 1) : 0;
-        done = done != 0 ? done : recorded_inplace(o->op, o->known, self, other);
-        done = done != 0 ? done : exported_into(o->op, o->call, args, 2, self, 0);
+        int done = recorded_inplace(o->op, o->known, self, other);
+        done = done != 0 ? done : exported_into(o->op, o->call, args, 2, self);
         if (done != 0) {
             return done < 0 ? NULL : Py_NewRef(x);
         }
@@ -227,11 +221,7 @@ static PyObject *unary(int which, PyObject *x)
         }
     }
     else if (EAGER(self) == Py_None && o->op != NULL) {
-        PyObject *found = !is_governing() ? NULL : expression_governed(o->loops, NULL, x, NULL);
-        if (found != NULL || PyErr_Occurred()) {
-            return found;
-        }
-        found = exported_call(o->op, o->loops, o->call, &x, 1);
+        PyObject *found = exported_call(o->op, o->loops, o->call, &x, 1);
         if (found != NULL || PyErr_Occurred()) {
             return found;
         }

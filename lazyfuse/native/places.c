@@ -1,208 +1,9 @@
-/* Places in the user's program, instructions: where operations run at once that would be recorded,
-   and where the operation of a small array waits for the next one of its expression. */
+/* Places in the user's program, instructions, of operations on small arrays: may the result wait for
+   the operation that takes it? The instructions of a place are read once, by
+   runtime/scheduling/eager_fusion.py, which says what they load up to that operation. They run no
+   other code if all of it is arrays, numbers, slices and ufuncs; that is looked at each time. */
 
 #include "record.h"
-
-#include <string.h>
-#include <time.h>
-
-/* ---------------------------------------------------------------------------------------- governor */
-/* Places where recording does not pay: NumPy runs their operations at once, with the same bits.
-   runtime/capture/governor.py decides, from what evaluations took and from the times that are taken
-   here; it says for how many visits. A place is an instruction at a class of sizes. */
-
-typedef struct {
-    PyObject *code; /* borrowed: the address of one that has died makes a wrong guess, no more */
-    long offset, class;
-    Py_ssize_t left, runs; /* visits at once that are to come, and that were */
-    Py_ssize_t passed; /* visits that were recorded, while these are counted */
-    int counts;
-    double seconds; /* of the shortest of these */
-} Place;
-
-enum { PLACES = 1024, NEAR = 8 };
-static Place places[PLACES];
-static Py_ssize_t governed; /* places with visits to come, or to count */
-
-static long class_of(Py_ssize_t size)
-{
-    long class = 0;
-    for (; size > 1; size >>= 1) {
-        class++;
-    }
-    return class;
-}
-
-double replay_seconds;
-
-/* played(): the seconds of what was replayed since the last call. */
-PyObject *played(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
-{
-    double found = replay_seconds;
-    replay_seconds = 0.0;
-    return PyFloat_FromDouble(found);
-}
-
-double seconds_now(void)
-{
-    static time_t first;
-    struct timespec time;
-#ifdef CLOCK_MONOTONIC
-    clock_gettime(CLOCK_MONOTONIC, &time);
-#else
-    timespec_get(&time, TIME_UTC);
-#endif
-    if (first == 0) {
-        first = time.tv_sec;
-    }
-    return (double)(time.tv_sec - first) + 1e-9 * (double)time.tv_nsec;
-}
-
-PyObject *clock_seconds(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
-{
-    return PyFloat_FromDouble(seconds_now());
-}
-
-/* The entry of a place; NULL where there is none. `make`: an older one gives way. */
-static Place *entry_of(PyObject *code, long offset, long class, int make)
-{
-    size_t first = ((size_t)code >> 4) * 31 + (size_t)offset * 7 + (size_t)class;
-    for (size_t i = 0; i < NEAR; i++) {
-        Place *place = &places[(first + i) % PLACES];
-        if (place->code == code && place->offset == offset && place->class == class) {
-            return place;
-        }
-    }
-    for (size_t i = 0; make && i < NEAR; i++) {
-        Place *place = &places[(first + i) % PLACES];
-        if ((place->left == 0 && !place->counts) || i == NEAR - 1) {
-            governed -= place->left > 0 || place->counts;
-            *place = (Place){.code = code, .offset = offset, .class = class};
-            return place;
-        }
-    }
-    return NULL;
-}
-
-/* Where the user's program is now; NULL: nothing is known of operations of this size there. */
-static Place *place_here(Py_ssize_t size)
-{
-    if (governed == 0 || !hooks.plain) {
-        return NULL;
-    }
-    PyFrameObject *frame = user_frame();
-    if (frame == NULL) {
-        return NULL;
-    }
-    PyCodeObject *code = PyFrame_GetCode(frame);
-    Place *place = entry_of((PyObject *)code, PyFrame_GetLasti(frame), class_of(size), 0);
-    Py_DECREF(code);
-    Py_DECREF(frame);
-    return place;
-}
-
-/* The same, if NumPy is to run operations of this size there; counts the visit, if it is not. */
-static Place *here(Py_ssize_t size)
-{
-    Place *place = place_here(size);
-    if (place != NULL && place->counts) {
-        place->passed++;
-    }
-    return place != NULL && place->left > 0 ? place : NULL;
-}
-
-int is_governed_here(Py_ssize_t size)
-{
-    Place *place = place_here(size);
-    return place != NULL && place->left > 0;
-}
-
-int is_governing(void)
-{
-    return governed > 0;
-}
-
-int governed_begin(Governed *turn, Py_ssize_t size)
-{
-    turn->place = here(size);
-    turn->began = turn->place == NULL ? 0.0 : seconds_now();
-    return turn->place != NULL;
-}
-
-void governed_end(const Governed *turn, Py_ssize_t operations)
-{
-    Place *place = turn->place;
-    if (place == NULL || place->left == 0) {
-        return;
-    }
-    double seconds = (seconds_now() - turn->began) / (double)operations;
-    if (place->runs++ == 0 || seconds < place->seconds) {
-        place->seconds = seconds;
-    }
-    place->left -= operations < place->left ? operations : place->left;
-    governed -= place->left == 0 && !place->counts;
-}
-
-PyObject *governed_call(PyObject *op, PyObject *const *args, int count, Py_ssize_t size)
-{
-    Governed turn;
-    PyObject *result = governed_begin(&turn, size) ? called_at_once(op, args, count) : NULL;
-    if (result != NULL) {
-        governed_end(&turn, 1);
-    }
-    return result;
-}
-
-/* govern(code, offset, size, visits): NumPy runs the next visits of a place at once, or (-1) they
-   are counted; what was measured before is forgotten. */
-PyObject *govern(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    PyObject *code;
-    long offset;
-    Py_ssize_t size, visits;
-    if (!PyArg_ParseTuple(args, "Olnn", &code, &offset, &size, &visits)) {
-        return NULL;
-    }
-    Place *place = entry_of(code, offset, class_of(size), 1);
-    governed += (visits != 0) - (place->left > 0 || place->counts);
-    place->counts = visits < 0;
-    place->passed = 0;
-    place->left = visits > 0 ? visits : 0;
-    place->runs = 0;
-    place->seconds = 0.0;
-    Py_RETURN_NONE;
-}
-
-/* governed(code, offset, size): (visits to come, visits since, seconds of the shortest, visits that
-   were counted); None: no such place. */
-PyObject *governed_at(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    PyObject *code;
-    long offset;
-    Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "Oln", &code, &offset, &size)) {
-        return NULL;
-    }
-    Place *place = entry_of(code, offset, class_of(size), 0);
-    if (place == NULL) {
-        Py_RETURN_NONE;
-    }
-    return Py_BuildValue("nndn", place->left, place->runs, place->seconds, place->passed);
-}
-
-/* ungovern(): no place is governed any more. */
-PyObject *ungovern(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
-{
-    memset(places, 0, sizeof places);
-    governed = 0;
-    Py_RETURN_NONE;
-}
-
-/* ------------------------------------------------------------------------------------------- sites */
-/* Places of operations on small arrays: may the result wait for the operation that takes it? Their
-   instructions are read once, by runtime/scheduling/eager_fusion.py, which says what they load up to
-   that operation. They run no other code if all of it is arrays, numbers, slices and ufuncs; that is
-   looked at each time. */
 
 enum {
     SITES = 4096, SITES_NEAR = 4, /* how many are kept, and where one may lie */
@@ -273,22 +74,21 @@ static Source *sources_of(PyObject *given)
     return sources;
 }
 
-/* Asks Python what is loaded at a place: None, or (called, sources). Whether the place is still that.
-   Other threads come by meanwhile: they find no count, so nothing of theirs waits. */
-static int site_learn(Site *site, PyObject *code, int offset)
+/* Asks Python what is loaded at a place: None, or (called, sources). Other threads come by
+   meanwhile: they find no count, so nothing of theirs waits. */
+static void site_learn(Site *site, PyObject *code, int offset)
 {
     PyObject *answer = hooks.expression_site == NULL ? NULL
         : PyObject_CallFunction(hooks.expression_site, "Oi", code, offset);
     PyObject *given;
-    int called, is_there = site->code == code && site->offset == offset;
-    if (is_there && site->count < 0 && answer != NULL && PyTuple_CheckExact(answer) &&
+    int called;
+    if (site->code == code && site->offset == offset && site->count < 0 && answer != NULL && PyTuple_CheckExact(answer) &&
         PyArg_ParseTuple(answer, "iO!", &called, &PyTuple_Type, &given) &&
         (site->sources = sources_of(given)) != NULL) {
         site->called = called;
         site->count = (int)PyTuple_GET_SIZE(given);
     }
     Py_XDECREF(answer);
-    return is_there;
 }
 
 /* The place of an instruction; NULL where another one has just begun to be known. */
@@ -381,7 +181,7 @@ static int is_known(const Source *source, PyFrameObject *frame, PyObject *global
     return known;
 }
 
-int may_wait(PyObject *function, int at_once)
+int may_wait(PyObject *function)
 {
     PyFrameObject *frame = PyEval_GetFrame();
     if (frame == NULL || stretch_thread != 0) {
@@ -395,17 +195,16 @@ int may_wait(PyObject *function, int at_once)
         return 0;
     }
     if (site->visits < LEARNT) {
-        site->visits = at_once ? LEARNT : site->visits + 1;
-        int known = site->visits < LEARNT || site_learn(site, code, offset);
+        if (++site->visits == LEARNT) {
+            site_learn(site, code, offset);
+        }
         if (PyErr_Occurred()) { /* an interrupt; a place that is not understood waits for none */
             if (!PyErr_ExceptionMatches(PyExc_Exception)) {
                 return -1;
             }
             PyErr_Clear();
         }
-        if (!at_once || !known) {
-            return 0;
-        }
+        return 0;
     }
     if (site->count < 0 || (site->called >= 0) != (function != NULL)) {
         return 0;

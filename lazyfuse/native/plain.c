@@ -177,7 +177,7 @@ static int evaluate_all(PyObject *order, const Table *table, PyObject **values, 
     return 1;
 }
 
-PyObject *plain_run(PyObject *Py_UNUSED(module), PyObject *roots)
+int plain_run(PyObject *roots)
 {
     Table table;
     Stack stack = {NULL, 0, 0};
@@ -204,5 +204,5 @@ PyObject *plain_run(PyObject *Py_UNUSED(module), PyObject *roots)
     }
     Py_XDECREF(order);
     Py_XDECREF(none);
-    return done < 0 ? NULL : PyBool_FromLong(done);
+    return done;
 }

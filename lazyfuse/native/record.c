@@ -276,14 +276,6 @@ PyObject *record_operation(PyObject *op, PyObject *loops, Given *given, int coun
     return loop == NULL ? NULL : build_node(op, loop, given, count, shape);
 }
 
-/* The operation at once where the user's program is at a governed place. */
-static PyObject *governed_binary(PyObject *op, PyObject *const *args, const Given *given)
-{
-    Geometry shape;
-    return broadcast_operands(given, 2, &shape) && shape.nd > 0
-        ? governed_call(op, args, 2, size_of(&shape)) : NULL;
-}
-
 PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *other, int swapped,
                           int is_operator)
 {
@@ -297,11 +289,6 @@ PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *o
         broadcast_operands(given, 2, &shape) && size_of(&shape) >= eager_below()) {
         given[0].ready = 0;
     }
-    PyObject *const args[2] = {given[0].object, given[1].object};
-    PyObject *now = governed_binary(op, args, given);
-    if (now != NULL || PyErr_Occurred()) {
-        return now;
-    }
     return from_node(record_operation(op, loops, given, 2, &shape));
 }
 
@@ -311,11 +298,6 @@ PyObject *recorded_unary(PyObject *op, PyObject *loops, Core *self)
     Geometry shape;
     if (!look_at((PyObject *)self, &given)) {
         return NULL;
-    }
-    PyObject *args[1] = {(PyObject *)self};
-    PyObject *now = given.g.nd > 0 ? governed_call(op, args, 1, size_of(&given.g)) : NULL;
-    if (now != NULL || PyErr_Occurred()) {
-        return now;
     }
     return from_node(record_operation(op, loops, &given, 1, &shape));
 }

@@ -481,11 +481,12 @@ int drop_threads(void)
     return of_lock(state.survive);
 }
 
-static PyObject *section_acquire(Section *self, PyObject *Py_UNUSED(nothing))
+int section_begin(PyObject *section)
 {
+    Section *self = (Section *)section;
     int handles = PyThread_get_thread_ident() == state.main;
     if (handles && put_off() < 0) {
-        return NULL;
+        return -1;
     }
     if (drop_threads() < 0 || of_lock(self->take) < 0) {
         goto failed;
@@ -494,40 +495,50 @@ static PyObject *section_acquire(Section *self, PyObject *Py_UNUSED(nothing))
         of_lock(self->give);
         goto failed;
     }
-    Py_RETURN_NONE;
+    return 0;
 failed:
     if (handles) {
         bring_back();
     }
-    return NULL;
+    return -1;
 }
 
-static PyObject *section_release(Section *self, PyObject *Py_UNUSED(nothing))
+int section_end(PyObject *section)
 {
     if (leave() < 0) {
-        return NULL;
+        return -1;
     }
-    of_lock(self->give);
+    of_lock(((Section *)section)->give);
     if (PyThread_get_thread_ident() == state.main) {
         bring_back();
     }
     if (mine.due && !mine.depth) {
         collect_late();
     }
-    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    return PyErr_Occurred() ? -1 : 0;
 }
 
-static PyObject *section_exit(Section *self, PyObject *const *Py_UNUSED(exception),
+static PyObject *section_acquire(PyObject *self, PyObject *Py_UNUSED(nothing))
+{
+    return section_begin(self) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *section_release(PyObject *self, PyObject *Py_UNUSED(nothing))
+{
+    return section_end(self) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *section_exit(PyObject *self, PyObject *const *Py_UNUSED(exception),
                               Py_ssize_t Py_UNUSED(count))
 {
     return section_release(self, NULL);
 }
 
 static PyMethodDef section_methods[] = {
-    {"acquire", (PyCFunction)section_acquire, METH_NOARGS, "Enter."},
-    {"release", (PyCFunction)section_release, METH_NOARGS,
+    {"acquire", section_acquire, METH_NOARGS, "Enter."},
+    {"release", section_release, METH_NOARGS,
      "Leave; handlers whose signals have come run now, if no other section is entered."},
-    {"__enter__", (PyCFunction)section_acquire, METH_NOARGS, "Enter."},
+    {"__enter__", section_acquire, METH_NOARGS, "Enter."},
     {"__exit__", (PyCFunction)(void (*)(void))section_exit, METH_FASTCALL, "Leave."},
     {NULL, NULL, 0, NULL},
 };

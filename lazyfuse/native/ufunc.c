@@ -97,12 +97,7 @@ static PyObject *of_one(UfuncCore *self, PyObject *x)
     if (IS_ARRAY(x) || (PyObject *)Py_TYPE(x) == hooks.scalar) {
         PyObject *small = small_values(x), *result = NULL;
         if (small == NULL && EAGER(x) == Py_None) {
-            PyObject *found = only_op(self) == NULL || !is_governing() ? NULL
-                : expression_governed(loops_of(self), (PyObject *)self, x, NULL);
-            if (found != NULL || PyErr_Occurred()) {
-                return found;
-            }
-            found = !is_known(self) ? NULL
+            PyObject *found = !is_known(self) ? NULL
                 : recorded_unary(PyTuple_GET_ITEM(self->rows, 0), self->known, (Core *)x);
             return found != NULL || PyErr_Occurred() ? found : at_once(self, &x, 1);
         }
@@ -137,12 +132,7 @@ static PyObject *of_two(UfuncCore *self, PyObject *left, PyObject *right)
         if (IS_ARRAY(args[k]) || (PyObject *)Py_TYPE(args[k]) == hooks.scalar) {
             given[k] = small_values(args[k]);
             if (given[k] == NULL && EAGER(args[k]) == Py_None) {
-                PyObject *found = only_op(self) == NULL || !is_governing() ? NULL
-                    : expression_governed(loops_of(self), (PyObject *)self, left, right);
-                if (found != NULL || PyErr_Occurred()) {
-                    return found;
-                }
-                found = !is_known(self) ? NULL : recorded_binary(
+                PyObject *found = !is_known(self) ? NULL : recorded_binary(
                     PyTuple_GET_ITEM(self->rows, 0), self->known, (Core *)args[k], args[!k], k,
                     0);
                 return found != NULL || PyErr_Occurred() ? found : at_once(self, args, 2);
@@ -312,18 +302,13 @@ static PyObject *answer(PyObject *x, PyObject *const *args, size_t flags, PyObje
         if (memory != NULL) {
             done = into(self, args[0], nin == 1 ? NULL : args[1], out, memory);
         }
-        int governed = is_governing() && EAGER(out) == Py_None;
-        PyObject *op = done == 0 && governed ? only_op(self) : NULL;
-        if (op != NULL) {
-            done = exported_into(op, self->call, args, (int)nin, (Core *)out, 1);
-        }
         if (done == 0 && !IS_DIRECT(out) && is_known(self)) {
             done = recorded_into(PyTuple_GET_ITEM(self->rows, 0), self->known, args, (int)nin,
                                  (Core *)out);
         }
-        op = done == 0 && EAGER(out) == Py_None ? only_op(self) : NULL;
+        PyObject *op = done == 0 && EAGER(out) == Py_None ? only_op(self) : NULL;
         if (op != NULL) {
-            done = exported_into(op, self->call, args, (int)nin, (Core *)out, 0);
+            done = exported_into(op, self->call, args, (int)nin, (Core *)out);
         }
         if (done != 0) {
             return done < 0 ? NULL : Py_NewRef(out);
@@ -391,9 +376,7 @@ static PyObject *small_method(UfuncCore *self, PyObject *name, PyObject *const *
             return NULL;
         }
     }
-    Governed turn = {NULL, 0.0};
-    int is_large = name == name_outer && size >= eager_below();
-    if (name == name_outer && (count != 2 || (is_large && !governed_begin(&turn, size)))) {
+    if (name == name_outer && (count != 2 || size >= eager_below())) {
         return NULL;
     }
     for (Py_ssize_t at = 0; at <= count; at++) {
@@ -401,17 +384,13 @@ static PyObject *small_method(UfuncCore *self, PyObject *name, PyObject *const *
     }
     PyObject *result = name == name_outer && arrays == 2
         ? outer_by_loop(self, (PyArrayObject *)given[1], (PyArrayObject *)given[2]) : NULL;
-    if (result == NULL && !is_large && !PyErr_Occurred()) {
+    if (result == NULL && !PyErr_Occurred()) {
         result = PyObject_VectorcallMethod(name, given, (size_t)count + 1, NULL);
     }
     for (Py_ssize_t at = 0; at <= count; at++) {
         Py_DECREF(given[at]);
     }
-    if (!is_large || result == NULL) {
-        return parts(result);
-    }
-    governed_end(&turn, 1);
-    return array_over(result);
+    return parts(result);
 }
 
 static PyObject *method(PyObject *x, PyObject *name, PyObject *fallback, PyObject *const *args,

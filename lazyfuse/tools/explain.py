@@ -12,7 +12,6 @@ from typing import Any
 from lazyfuse import config
 from lazyfuse.arrays import eager_policy, mask_selection
 from lazyfuse.arrays.ndarray import ndarray, node_of
-from lazyfuse.arrays.nodes import caller
 from lazyfuse.codegen.graph.linearize import Recording, linearize
 from lazyfuse.codegen.graph.node import HostCall, Node, source_line
 from lazyfuse.codegen.lowering import registered_kernels
@@ -24,7 +23,7 @@ from lazyfuse.codegen.table.op import Verdict
 from lazyfuse.devices.base import Device, Traits
 from lazyfuse.devices.dataclass import dataclass, replace
 from lazyfuse.runtime.chunked import describe as in_chunks
-from lazyfuse.runtime.events import counters, decisions
+from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.events.tracing import Operation
 from lazyfuse.runtime.execution import (
@@ -136,7 +135,6 @@ class Explanation:
     chains: list[str] = field(default_factory=list)  # kernels that run tile by tile
     processor: str = ""
     stored: list[str] = field(default_factory=list)  # values that might be recomputed
-    governed: list[str] = field(default_factory=list)  # lines of this file that run at once
     tasks: list[str] = field(default_factory=list)  # of arrays in chunks, by stage
     boxes: tuple[Box, ...] = field(default=(), repr=False)  # the same as a picture
 
@@ -151,12 +149,12 @@ class Explanation:
             return "\n".join([f"{self.recorded} recorded operations", *self.tasks, *rules])
         if self.selections and not self.recorded:
             deferred = [f"deferred: {each}" for each in self.selections]
-            return "\n".join([*deferred, *rules, *self.governed])
+            return "\n".join([*deferred, *rules])
         if not self.recorded:
             there = "nothing to do: the value is there" + f", on {self.residence}" * (
                 self.residence != HOST
             )
-            return "\n".join([there, *rules, *self.governed])
+            return "\n".join([there, *rules])
         lines = [
             f"{self.recorded} recorded operations, {self.planned} after planning, "
             f"{len(self.kernels)} kernel{'s' * (len(self.kernels) != 1)}"
@@ -175,7 +173,6 @@ class Explanation:
         lines += self.stored
         lines += [f"deferred: {each}" for each in self.selections]
         lines += rules
-        lines += self.governed
         lines += [f"processor: {self.processor}"] if self.processor else []
         return "\n".join(lines)
 
@@ -404,10 +401,4 @@ def explain(*arrays: Any) -> Explanation:
     explained = explain_nodes(nodes)
     rules.update(explained.rules)
     ordered = tuple(rule for rule in decisions.RULES if rule in rules)
-    file = caller()[0].co_filename
-    governed = [
-        f"at once: line {line}, {theirs * 1e6:.0f} us against {ours * 1e6:.0f} us recorded"
-        for (name, line), (theirs, ours) in counters.totals.governed.items()
-        if name == file
-    ]
-    return replace(explained, selections=selections, rules=ordered, governed=governed)
+    return replace(explained, selections=selections, rules=ordered)

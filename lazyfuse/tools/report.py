@@ -117,16 +117,6 @@ class Resident:
 
 
 @dataclass(frozen=True)
-class Governed:
-    """A line that runs at once because NumPy took fewer seconds than recorded work."""
-
-    file: str
-    line: int
-    numpy_seconds: float
-    recorded_seconds: float
-
-
-@dataclass(frozen=True)
 class Tasks:
     """Tasks of Dask with one kernel, on one worker."""
 
@@ -178,7 +168,6 @@ class Report:
     compiled_ahead: int
     copies: tuple[Copies, ...]
     resident: tuple[Resident, ...]
-    governed: tuple[Governed, ...]
     tasks: tuple[Tasks, ...]
     not_recorded: tuple[Call, ...]
 
@@ -247,7 +236,6 @@ def _made() -> Report:
             [Copies(*key, count, totals.copied[key]) for key, count in totals.copies.items()]
         ),
         resident=tuple(_residents()),
-        governed=tuple([Governed(*place, *took) for place, took in totals.governed.items()]),
         tasks=tuple(
             [Tasks(*key, count, took, size) for key, (count, took, size) in totals.tasks.items()]
         ),
@@ -339,15 +327,14 @@ def _line(
         at_once=_named(counts.at_once),
         calls=_named(counts.calls),
         copied=_named(counts.copied),
-        advice=advice(counts, not_recorded, (file, number) in counters.totals.governed),
+        advice=advice(counts, not_recorded),
     )
 
 
-def advice(counts: spans.LineCounts, not_recorded: list[str], governed: bool) -> str:
+def advice(counts: spans.LineCounts, not_recorded: list[str]) -> str:
     """What to change at a line, in one sentence; empty where nothing is to be said.
 
-    `not_recorded`: functions that NumPy ran there on arrays that had to be evaluated; `governed`:
-    whether NumPy was measured to be faster there.
+    `not_recorded`: functions that NumPy ran there on arrays that had to be evaluated.
     """
     half = counts.seconds / 2
     for kind in ("element reads", "element writes"):
@@ -362,8 +349,6 @@ def advice(counts: spans.LineCounts, not_recorded: list[str], governed: bool) ->
         reason, size = counts.copied.most_common(1)[0]
         what = "because other code holds the memory" if reason == "snapshot" else f"({reason})"
         return f"copied {what}: {size / 1e6:.1f} MB"
-    if governed:
-        return "runs at once: NumPy was measured to be faster than recorded work here"
     small = counts.at_once["operations"] + counts.at_once["calls"]
     took = counts.at_once_seconds["operations"] + counts.at_once_seconds["calls"]
     if small >= 10 * OFTEN and took > half:
@@ -430,10 +415,6 @@ def counted(found: Report) -> Iterator[tuple[str, str]]:
         took = f"{each_task.seconds:.3f} s, {each_task.bytes / 1e6:.1f} MB"
         what = f"{each_task.count} {each_task.kernel} on {each_task.worker}, {took}"
         yield "tasks of Dask", what
-    for place in found.governed[-ROWS:]:
-        ours, theirs = place.recorded_seconds * 1e6, place.numpy_seconds * 1e6
-        took = f"{theirs:.0f} us against {ours:.0f} us recorded"
-        yield "runs at once", f"{place.file}:{place.line}: {took}"
     for call in found.not_recorded[:ROWS]:
         yield "not recorded", f"{call.count} {call.name} at {call.file}:{call.line}"
 

@@ -23,7 +23,7 @@ SHAPES = [(7000,), (25, 300), (2, 50, 70)]
 
 @pytest.fixture(autouse=True)
 def from_the_first_call() -> Iterator[None]:
-    with config.options(tape_after=1, eager_below=100, plan_after=0, governor=False):
+    with config.options(tape_after=1, eager_below=100, plan_after=0):
         yield
 
 

@@ -21,7 +21,7 @@ VALUES = np.random.default_rng(3).normal(size=(20, 30))
 
 @pytest.fixture(autouse=True)
 def from_the_first_call() -> Iterator[None]:
-    with config.options(tape_after=1, eager_below=100, plan_after=0, governor=False):
+    with config.options(tape_after=1, eager_below=100, plan_after=0):
         yield
 
 

@@ -265,7 +265,6 @@ def test_after_an_interrupt_the_next_cell_is_right(
     cell: Cells, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stop button is SIGINT; here it comes when a plan begins to run, and IPython shows it."""
-    monkeypatch.setattr(lazyfuse.options, "governor", False)
     cell(LOAD)
     cell("import numpy as np\na = np.arange(300_000.) + 0\nnp.evaluate(a)")
     execute, sent = Run.execute, []

@@ -199,18 +199,17 @@ def counts(**given: Any) -> spans.LineCounts:
 
 def test_advice_is_about_the_greatest_cost() -> None:
     said = report.advice
-    assert said(counts(), [], False) == ""
-    assert "waits for the compiler" in said(counts(waited=0.4, compiled=0.3), [], False)
-    assert said(counts(waited=0.4), ["pad"], False) == "falls back to NumPy: `np.pad`"
+    assert said(counts(), []) == ""
+    assert "waits for the compiler" in said(counts(waited=0.4, compiled=0.3), [])
+    assert said(counts(waited=0.4), ["pad"]) == "falls back to NumPy: `np.pad`"
     snapshot = counts(copied=counters.Counter({"snapshot": 3_000_000}))
-    assert said(snapshot, [], False) == "copied because other code holds the memory: 3.0 MB"
+    assert said(snapshot, []) == "copied because other code holds the memory: 3.0 MB"
     upload = counts(copied=counters.Counter({"upload opencl:0": 2_000_000}))
-    assert said(upload, [], False) == "copied (upload opencl:0): 2.0 MB"
-    assert said(counts(), [], True).startswith("runs at once: NumPy was measured")
+    assert said(upload, []) == "copied (upload opencl:0): 2.0 MB"
     looks = counts(looks=counters.Counter({"gather": 500}))
-    assert said(looks, [], False).startswith("looks at a value 500 times")
+    assert said(looks, []).startswith("looks at a value 500 times")
     loop = counts(looks=counters.Counter({"loop": 500}))
-    assert said(loop, [], False) == ""
+    assert said(loop, []) == ""
 
 
 # ------------------------------------------------------------------------------------- the forms

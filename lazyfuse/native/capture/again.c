@@ -4,7 +4,7 @@
 #include "replay.h"
 
 /* What evaluations.py keeps by a key. */
-enum { PROGRAM, VALUES, OPERANDS, PLAN, CACHE, REPLAY, SIZES, PINS, WATCH, ELIDED };
+enum { PROGRAM, VALUES, OPERANDS, PLAN, CACHE, REPLAY, SIZES, PINS, ELIDED };
 /* As there: a caller waits; how many bits of the mode come before the number of the state. */
 enum { WAITS_BIT = 4, BITS = 3 };
 
@@ -102,12 +102,7 @@ static int is_keeping(PyObject *plan)
     return found;
 }
 
-/* What evaluate._begin_again has given: names of modules, tables, functions. */
-enum {
-    PERMISSION, CONCURRENCY, SPANS, COUNTERS, COUNTS, TABLE, WATCHED, GO_ON, MODES, STATE, REPLAYED,
-    CHOSEN, NOTE_ELIDED, ASKED_FIELDS
-};
-static PyObject *asked;
+PyObject *asked;
 
 PyObject *replay_setup(PyObject *Py_UNUSED(module), PyObject *given)
 {
@@ -119,10 +114,7 @@ PyObject *replay_setup(PyObject *Py_UNUSED(module), PyObject *given)
     Py_RETURN_NONE;
 }
 
-#define ASKED(which) PyTuple_GET_ITEM(asked, which)
-
-/* Adds to a number under a key; -1: an error. */
-static int add_to(PyObject *numbers, PyObject *key, long more)
+int add_to(PyObject *numbers, PyObject *key, long more)
 {
     PyObject *before = PyDict_GetItemWithError(numbers, key);
     PyObject *now = PyErr_Occurred() ? NULL
@@ -132,7 +124,7 @@ static int add_to(PyObject *numbers, PyObject *key, long more)
     return failed ? -1 : 0;
 }
 
-/* The same of an attribute. */
+/* Adds to a number that is an attribute; -1: an error. */
 static int add_to_name(PyObject *object, PyObject *name, long more)
 {
     PyObject *before = PyObject_GetAttr(object, name);
@@ -143,8 +135,7 @@ static int add_to_name(PyObject *object, PyObject *name, long more)
     return failed ? -1 : 0;
 }
 
-/* The same of a table of numbers that is an attribute. */
-static int add_in(PyObject *object, PyObject *name, PyObject *key, long more)
+int add_in(PyObject *object, PyObject *name, PyObject *key, long more)
 {
     PyObject *numbers = PyObject_GetAttr(object, name);
     int done = numbers == NULL || !PyDict_Check(numbers) ? -1 : add_to(numbers, key, more);
@@ -152,8 +143,7 @@ static int add_in(PyObject *object, PyObject *name, PyObject *key, long more)
     return done;
 }
 
-/* Whether a name of a module is zero or false. */
-static int is_none(PyObject *names, PyObject *name)
+int is_none(PyObject *names, PyObject *name)
 {
     PyObject *found = PyDict_GetItemWithError(names, name);
     return found != NULL && PyObject_IsTrue(found) == 0;
@@ -168,10 +158,8 @@ static long mode_now(PyObject *rule, int waits)
         !is_none(ASKED(CONCURRENCY), name_busy) || !is_none(ASKED(SPANS), name_on)) {
         return -1;
     }
-    PyObject *state = PyObject_CallNoArgs(ASKED(STATE));
-    long number = state == NULL ? -1 : PyLong_AsLong(state);
+    long number = device_state();
     PyObject *mode = PyDict_GetItemWithError(ASKED(MODES), rule);
-    Py_XDECREF(state);
     return number < 0 ? -1
         : (mode == NULL ? 0 : PyLong_AsLong(mode)) + (waits ? WAITS_BIT : 0) + (number << BITS);
 }
@@ -248,7 +236,6 @@ static PyObject *play(PyObject *found, PyObject *roots)
     if (add_to(ASKED(CONCURRENCY), name_busy, 1) < 0) {
         return NULL;
     }
-    replay_seconds = 0.0;
     PyObject *raised = replay_run(NULL, run, 9), *kind, *error, *trace;
     PyErr_Fetch(&kind, &error, &trace);
     int failed = add_to(ASKED(CONCURRENCY), name_busy, -1) < 0;
@@ -267,55 +254,38 @@ static PyObject *play(PyObject *found, PyObject *roots)
 /* What follows a run that raised something, or not. `elided`: what stays pending, or None. -1: an
    error. */
 static int conclude(PyObject *kept, PyObject *elided, PyObject *raised, PyObject *rule,
-                    PyObject *recorded, double began)
+                    PyObject *recorded)
 {
-    PyObject *watch = PyTuple_GET_ITEM(kept, WATCH), *done;
     if (count_replay(kept, rule) < 0 || (elided == Py_None && reset_recorded(recorded) < 0)) {
         return -1;
     }
-    if (elided != Py_None) {
-        done = PyObject_CallFunctionObjArgs(ASKED(NOTE_ELIDED), elided, raised, NULL);
-        Py_XDECREF(done);
-        if (done == NULL) {
-            return -1;
-        }
-    }
-    if (watch == Py_None) {
-        return 0;
-    }
-    PyObject *given[] = {watch, PyFloat_FromDouble(seconds_now() - began),
-                         PyFloat_FromDouble(replay_seconds)};
-    done = given[1] == NULL || given[2] == NULL ? NULL
-        : PyObject_VectorcallMethod(name_note, given, 3, NULL);
-    Py_XDECREF(given[1]);
-    Py_XDECREF(given[2]);
+    PyObject *done = elided == Py_None ? Py_NewRef(Py_None)
+        : PyObject_CallFunctionObjArgs(ASKED(NOTE_ELIDED), elided, raised, NULL);
     Py_XDECREF(done);
     return done == NULL ? -1 : 0;
 }
 
-/* again(roots, others, recorded, rule, waits): an evaluation that was done before, again. `others`:
-   recorded operations of which no other may be pending, or None; `waits`: a caller waits for it.
-   None: Python looks at it. (key, pins): it is not kept. Else it is done: a list of the exceptions
-   that arose. */
-PyObject *replay_again(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
+PyObject *again(PyObject *roots, PyObject *others, PyObject *recorded, PyObject *rule, int waits)
 {
-    if (given != 5 || asked == NULL) {
-        PyErr_SetString(PyExc_TypeError, "again: expected roots and what was recorded");
-        return NULL;
-    }
-    long mode = mode_now(args[3], args[4] == Py_True);
+    long mode = asked == NULL ? -1 : mode_now(rule, waits);
     if (mode < 0) {
         return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
     }
-    double began = seconds_now();
     PyObject *number = PyLong_FromLong(mode);
-    PyObject *const find[] = {args[0], ASKED(TABLE), args[1], ASKED(WATCHED), number};
+    PyObject *const find[] = {roots, ASKED(TABLE), others, ASKED(WATCHED), number};
     PyObject *found = number == NULL ? NULL : replay_find(NULL, find, 5);
     Py_XDECREF(number);
-    if (found == NULL || found == Py_None || PyTuple_GET_SIZE(found) == 2) {
+    if (found == NULL || found == Py_None) {
         return found;
     }
-    PyObject *raised = play(found, args[0]), *kept = Py_NewRef(PyTuple_GET_ITEM(found, 0));
+    if (PyTuple_GET_SIZE(found) == 2) {
+        int done = plain_again(PyTuple_GET_ITEM(found, 0), roots, rule, recorded);
+        if (done != 0) {
+            Py_SETREF(found, done < 0 ? NULL : PyList_New(0));
+        }
+        return found;
+    }
+    PyObject *raised = play(found, roots), *kept = Py_NewRef(PyTuple_GET_ITEM(found, 0));
     PyObject *choice = PyTuple_GET_ITEM(kept, ELIDED), *elided = NULL;
     if (raised != NULL && raised != Py_None) {
         elided = choice == Py_None ? Py_NewRef(Py_None) : PyObject_CallFunctionObjArgs(
@@ -324,10 +294,20 @@ PyObject *replay_again(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ss
     }
     Py_DECREF(found); /* nodes that only it kept are not pending any more */
     if (raised != NULL && raised != Py_None &&
-        (elided == NULL || conclude(kept, elided, raised, args[3], args[2], began) < 0)) {
+        (elided == NULL || conclude(kept, elided, raised, rule, recorded) < 0)) {
         Py_CLEAR(raised);
     }
     Py_XDECREF(elided);
     Py_DECREF(kept);
     return raised;
+}
+
+/* again(roots, others, recorded, rule, waits): as above. */
+PyObject *replay_again(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
+{
+    if (given != 5) {
+        PyErr_SetString(PyExc_TypeError, "again: expected roots and what was recorded");
+        return NULL;
+    }
+    return again(args[0], args[1], args[2], args[3], args[4] == Py_True);
 }

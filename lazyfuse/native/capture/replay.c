@@ -547,7 +547,6 @@ PyObject *replay_play(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
     if (self->blocks > 64 && (turn.at = PyMem_Malloc(self->blocks * sizeof(int64_t))) == NULL) {
         return PyErr_NoMemory();
     }
-    double began = seconds_now();
     long how = DONE;
     for (Py_ssize_t i = 0; i < self->blocks; i++) {
         turn.at[i] = PyLong_AsLongLong(PyList_GET_ITEM(turn.addresses, i));
@@ -567,7 +566,6 @@ PyObject *replay_play(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
             PyList_SetItem(turn.roots, root, Py_NewRef(Py_None));
         }
     }
-    replay_seconds += seconds_now() - began;
     PyObject *result = NULL;
     if (how == FAILED) {
         PyObject *type, *value, *trace;

@@ -59,4 +59,28 @@ typedef struct {
 /* Whether an array has exactly this number of references, and only it refers to its memory. */
 int is_unseen(PyObject *array, Py_ssize_t owners);
 
+/* What evaluate._begin_again has given: names of modules, tables, functions. NULL: nothing yet. */
+extern PyObject *asked;
+enum {
+    PERMISSION, CONCURRENCY, SPANS, COUNTERS, STAND_INS, EVALUATE, OFFLOAD, COUNTS, TABLE, WATCHED,
+    FRESH, GO_ON, MODES, WITHIN, AT_HOME, STATE, REPLAYED, AT_FIRST, CHOSEN, NOTE_ELIDED, HERE,
+    QUIET, WARN, ASKED_FIELDS
+};
+#define ASKED(which) PyTuple_GET_ITEM(asked, which)
+
+/* Whether a name of a module is zero or false. */
+int is_none(PyObject *names, PyObject *name);
+/* Adds to a number under a key, or under one of a table that is an attribute; -1: an error. */
+int add_to(PyObject *numbers, PyObject *key, long more);
+int add_in(PyObject *object, PyObject *name, PyObject *key, long more);
+/* The number of the devices' state; -1: the user names another device than the CPU, or an error. */
+long device_state(void);
+
+/* An evaluation that was done before, again. `others`: recorded operations of which no other may
+   be pending, or None; `waits`: a caller waits for it. None: Python looks at it. (key, pins): it is
+   not kept. Else it is done: a list of the exceptions that arose. */
+PyObject *again(PyObject *roots, PyObject *others, PyObject *recorded, PyObject *rule, int waits);
+/* The same by NumPy's loops, where the structure is fresh: 1, 0: not done, -1: an error. */
+int plain_again(PyObject *key, PyObject *roots, PyObject *rule, PyObject *recorded);
+
 #endif

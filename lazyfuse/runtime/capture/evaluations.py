@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from lazyfuse import config
 from lazyfuse.devices.caches import memo, register
 from lazyfuse.runtime.capture import tier_up
-from lazyfuse.runtime.capture.governor import Watch
 from lazyfuse.runtime.execution import concurrency
 
 if TYPE_CHECKING:
@@ -36,11 +35,11 @@ Missed = tuple[bytes, list[Any]]
 """The key of an evaluation that is not kept, and what the key names by address."""
 Kept = tuple[
     Any, int, tuple[Any, ...], "Plan", "ReplayCache", "Replay", list[int], list[Any],
-    Watch | None, tuple[Any, Any] | None,
+    tuple[Any, Any] | None,
 ]  # fmt: skip
 """A program, how many values the plan has and which are operands; the plan, its replays, the
-replay, its sizes; what the key names by address; what the governor knows; what is elided: the state
-and the choice of elision.py."""
+replay, its sizes; what the key names by address; what is elided: the state and the choice of
+elision.py."""
 
 OFTEN = 8
 """Turns of an evaluation after which it is planned, however small it is: a replay is cheap."""
@@ -54,7 +53,6 @@ def keep(
     plan: Plan,
     replay: Replay,
     recording: Recording,
-    watch: Watch | None,
     elided: tuple[Any, Any] | None,
 ) -> None:
     """Keep an evaluation that was a replay, and elided the same as the last time."""
@@ -70,7 +68,7 @@ def keep(
         kept.clear()
     key, pins = missed
     program, sizes = replay.program[0], recording.sizes
-    found = plan, cache, replay, sizes, pins, watch, elided
+    found = plan, cache, replay, sizes, pins, elided
     kept[key] = program, cache.size, cache.operands, *found
 
 

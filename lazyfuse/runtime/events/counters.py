@@ -56,8 +56,6 @@ class Totals:
     waited: float = 0.0  # seconds that they took
     tasks: dict[tuple[str, str], tuple[int, float, int]] = field(default_factory=dict)
     """Of Dask, by worker and kernel: how many, their seconds, the bytes of their results."""
-    governed: dict[tuple[str, int], tuple[float, float]] = field(default_factory=dict)
-    """Lines that run at once: NumPy's seconds, and those of recorded work."""
 
 
 totals = Totals()

@@ -217,10 +217,6 @@ SINGLE_BYTES = _rule(
     EAGER, "single bytes", "NumPy moves bytes fastest: up to 8 times eager_below of them",
     "runtime.scheduling.eager_rules", "eager_below",
 )  # fmt: skip
-GOVERNED = _rule(
-    EAGER, "governed", "the operations of a line took longer recorded than NumPy took for them",
-    "runtime.capture.governor", "governor",
-)  # fmt: skip
 VALUES_THERE = _rule(
     EAGER, "values there", "all values are there and small, and recorded work reads none of them",
     "arrays.eager_policy", "eager_below",

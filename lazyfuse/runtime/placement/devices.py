@@ -36,9 +36,9 @@ tuning = tunings.tuning
 CHOOSE = ("", "auto")
 """Names that leave the choice of the device to lazyfuse."""
 
-_AT_HOME = (*CHOOSE, "cpu")
+AT_HOME = (*CHOOSE, "cpu")
 
-_within: ContextVar[str] = ContextVar("device", default="")  # of the innermost `with` block
+innermost: ContextVar[str] = ContextVar("device", default="")  # of the innermost `with` block
 _chunk: ContextVar[int] = ContextVar("chunk", default=0)  # bytes; 0: as the option says
 _found: dict[str, Device] = {}  # by requested name
 _lost: dict[Device, str] = {}  # devices that no longer work, with the reason
@@ -52,30 +52,30 @@ def current() -> Device:
 
 def user_selected() -> Device | None:
     """The device that the user named, by a block or an option; None if lazyfuse chooses."""
-    name = _within.get() or config.options.device
+    name = innermost.get() or config.options.device
     return None if name in CHOOSE else named(name)
 
 
 def is_default_cpu() -> bool:
     """Whether all plans run on the CPU: the user named no device, and there is no other one."""
-    return not (_within.get() or config.options.device) and offload.always_cpu()
+    return not (innermost.get() or config.options.device) and offload.always_cpu()
 
 
 def names_another() -> bool:
     """Whether the user named a device other than the CPU."""
-    return (_within.get() or config.options.device) not in _AT_HOME
+    return (innermost.get() or config.options.device) not in AT_HOME
 
 
 def stays_on_cpu(plan: Plan, recording: Recording, wanted: Collection[Node] | None = None) -> bool:
     """Whether this and later runs of a plan at such sizes are the CPU's."""
-    if (_within.get() or config.options.device) == "cpu":
+    if (innermost.get() or config.options.device) == "cpu":
         return True
     return not names_another() and offload.stays_on_cpu(plan, recording, wanted)
 
 
 def state_number() -> int:
     """Another number whenever the device of a plan may be another one than before."""
-    named = (_within.get() or config.options.device) == "cpu"
+    named = (innermost.get() or config.options.device) == "cpu"
     return 2 * offload.state_number() + named
 
 
@@ -158,13 +158,13 @@ def within(name: str, chunk: int = 0) -> Iterator[Device]:
 
     `chunk`: bytes of a chunk on a device that runs graphs; 0: as outside.
     """
-    outside = _within.get(), _chunk.get()
+    outside = innermost.get(), _chunk.get()
     try:  # an interrupt comes after any call
-        _within.set(name)
+        innermost.set(name)
         _chunk.set(chunk or outside[1])
         yield user_selected() or cpu()
     finally:
-        _within.set(outside[0])
+        innermost.set(outside[0])
         _chunk.set(outside[1])
 
 

@@ -33,7 +33,6 @@ from lazyfuse.runtime.capture import (
     capture,
     conditions,
     evaluations,
-    governor,
     native_replay,
     replay,
 )
@@ -43,7 +42,7 @@ from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.execution import concurrency, discrete_run, executor, run_values
 from lazyfuse.runtime.numerics import errstate, fp_flags
 from lazyfuse.runtime.placement import devices as hardware
-from lazyfuse.runtime.placement import pending_launches, residency
+from lazyfuse.runtime.placement import offload, pending_launches, residency
 from lazyfuse.runtime.scheduling import (
     co_evaluation,
     compound_calls,
@@ -80,6 +79,9 @@ counters = {"plan hits": 0, "plan misses": 0, "evaluations": 0}
 epoch = 0  # raised when plans are forgotten: a caller that kept a plan asks for it anew
 
 
+UNSOUGHT: Any = object()
+"""Instead of what C has found out about an evaluation: it was not asked."""
+
 chunked: Callable[[Sequence[Node], Rule, bool], bool] | None = None
 """`runtime.chunked.run.evaluated`, once there has been an array in chunks."""
 in_chunks: Callable[[Node], bool] | None = None
@@ -91,8 +93,10 @@ def held() -> AbstractContextManager[Any]:
     return tracing.Watched(quiet) if tracing.listeners else quiet
 
 
-def evaluate(nodes: Sequence[Node], rule: Rule) -> None:
-    """Give every node a value (a NumPy array). `rule` says why."""
+def in_full(nodes: Sequence[Node], rule: Rule, found: Any = UNSOUGHT) -> None:
+    """Give every node a value (a NumPy array). `rule` says why. `found`: what C has found out about
+    the evaluation, which it has not done (again.c).
+    """
     if len(nodes) == 1 and nodes[0].value is not None:
         return
     if stand_ins.active:
@@ -105,19 +109,14 @@ def evaluate(nodes: Sequence[Node], rule: Rule) -> None:
             concurrency.wait_for(nodes)
         pending = [node for node in nodes if node.value is None]
         if pending:
-            missed: evaluations.Missed | None = None
             recorded = here.recorded
-            if apart is None and not recorded.overdue and conditions.native is not None:
-                found = _again(pending, recorded.nodes, recorded, rule, True)
-                if isinstance(found, list):
-                    fp_flags.warn_for_all(found)
-                    return
-                missed = found
-                if missed is not None and fresh.ran_again(missed[0], pending):
-                    report.totals.flushes[rule] += 1
-                    counters["evaluations"] += 1
-                    recorded.reset()
-                    return
+            if found is UNSOUGHT:
+                found = None
+                if apart is None and not recorded.overdue and conditions.native is not None:
+                    found = _again(pending, recorded.nodes, recorded, rule, True)
+                    if isinstance(found, list):
+                        fp_flags.warn_for_all(found)
+                        return
             more: list[Node] = []
             if len(recorded.nodes) > 1 or recorded.overdue:
                 along = together(pending, rule)
@@ -125,7 +124,7 @@ def evaluate(nodes: Sequence[Node], rule: Rule) -> None:
                     report.totals.decisions[along[0]] += 1
                     more = along[1]
             if not more or not _done_together(pending, more, rule, apart):
-                _evaluate_concurrently(pending, rule, pending, apart, missed)
+                _evaluate_concurrently(pending, rule, pending, apart, found)
             for node in pending:
                 if node.value is None:
                     _gather(pending, rule)
@@ -151,19 +150,17 @@ def _is_done(nodes: Sequence[Node]) -> bool:
     return all(node.value is not None or node.resident is not None for node in nodes)
 
 
-_FUSED_WITH_READS = decisions.SELECTION_SIZE, decisions.SELECTION_VALUES
-"""Evaluations whose results are read in the same pass: NumPy's time would be no measure of them."""
-
-
 def _begin_again(*evaluation: Any) -> Any:
     """Have C do evaluations again from the first one on: import alone needs none of this."""
     global _again
     rules = {decisions.LOOP: evaluations.LOOP, decisions.EXPORT: evaluations.EXPORT}
     conditions.native.replay_setup(
         (
-            vars(conditions), vars(concurrency), vars(spans), vars(report), counters,
-            evaluations.kept, elision.watched, native_replay.go_on, rules, _state,
-            decisions.REPLAYED, elision.chosen, _note_elided,
+            vars(conditions), vars(concurrency), vars(spans), vars(report), vars(stand_ins),
+            globals(), vars(offload), counters, evaluations.kept, elision.watched,
+            fresh.by_key, native_replay.go_on, rules, hardware.innermost, hardware.AT_HOME, _state,
+            decisions.REPLAYED, decisions.FRESH, elision.chosen, _note_elided, here, quiet,
+            fp_flags.warn_for_all,
         )
     )  # fmt: skip
     _again = conditions.native.replay_again
@@ -305,9 +302,15 @@ def _note(node: Node) -> None:
 note_recorded: Callable[[Node], None] = _note
 
 
+evaluate: Callable[[Sequence[Node], Rule], None] = in_full
+"""The same. With the native extension, C does again what was done before."""
+
+
 def use_native(native: Any) -> None:
     """Walk, note, launch and replay by the native extension."""
-    global note_recorded
+    global note_recorded, evaluate
+    native.bind("evaluate_in_full", in_full)
+    evaluate = native.evaluate
     use(native)
     conditions.native = flush.native = native
     when_run(bound_launch, lambda: bound_launch.use(native))
@@ -381,15 +384,13 @@ def _evaluate(
                 elided.rule is decisions.DEAD and not concurrency.writes(plan)
             )
             repeats = missed is not None and decided
-            governs = repeats and rule not in _FUSED_WITH_READS
-            watch = governor.watch(recording) if governs else None
             replayed = _replayed(plan, recording, hardware.cpu(), rule)
             if replayed is not None:
                 counters["plan hits"] += 1
                 raised, kept = replayed
                 if missed is not None and repeats:
                     choice = None if elided.choice is None else (elided.state, elided.choice)
-                    evaluations.keep(missed, plan, kept, recording, watch, choice)
+                    evaluations.keep(missed, plan, kept, recording, choice)
                 del recording  # nodes that only it kept are not pending any more
                 _note_elided(elided, raised)
                 return raised
@@ -404,7 +405,7 @@ def _evaluate(
     if new and recording is not None and fresh.is_numpys(recording):
         report.totals.flushes[rule] += 1
         if missed is not None and not elided.watched:
-            fresh.remember(missed[0], recording, rule not in _FUSED_WITH_READS)
+            fresh.remember(missed[0], recording)
         return _in_numpy(functools.partial(fresh.run, recording))
     if recording is None:
         recording = linearize(pending)

@@ -12,7 +12,7 @@ asks.
 
 from __future__ import annotations
 
-from time import perf_counter, thread_time
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,10 @@ from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.config import on_any_change, options
 from lazyfuse.devices.caches import memo
-from lazyfuse.runtime.capture import conditions, governor
 from lazyfuse.runtime.capture.conditions import Raised
-from lazyfuse.runtime.events import counters, spans
+from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.events.decisions import FRESH
-from lazyfuse.runtime.execution import concurrency, routine
+from lazyfuse.runtime.execution import routine
 from lazyfuse.runtime.layout.strides import flat_memory, window
 from lazyfuse.runtime.numerics import fp_flags
 from lazyfuse.runtime.scheduling import one_by_one
@@ -39,13 +38,13 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 LARGEST = 1 << 24
 """Additions of one evaluation, some 15 ms of NumPy's, from which it is planned at once."""
-FINDING = 4e-6
-"""Seconds that an evaluation takes beside what C runs, as far as the governor measures it."""
 CALL = 4.0
 """Additions per element that a call of NumPy's is taken for, if it is no ufunc's."""
 
-_spent: dict[Any, float] = memo("runtime.scheduling.fresh.spent", 4096)
-"""Seconds in NumPy, by structure: of this thread, since what others take is no reason to plan."""
+_spent: dict[Any, list[float]] = memo("runtime.scheduling.fresh.spent", 4096)
+"""Seconds in NumPy, by structure: of this thread, since what others take is no reason to plan. In a
+list, so that C can add to it.
+"""
 
 
 def is_numpys(recording: Recording) -> bool:
@@ -68,7 +67,8 @@ def is_numpys(recording: Recording) -> bool:
 
 def _is_due(structure: Any) -> bool:
     """Whether NumPy has spent so long on a structure that it is to be planned."""
-    return _spent.get(structure, 0.0) * 1e3 >= options.plan_after
+    spent = _spent.get(structure)
+    return spent is not None and spent[0] * 1e3 >= options.plan_after
 
 
 def _additions(node: Node, held: bool) -> float:
@@ -91,18 +91,16 @@ def _is_view(op: Op) -> bool:
     return op is ops.VIEW or op.name in PIECES
 
 
-_quick: dict[bytes, Any] = memo("runtime.scheduling.fresh.quick", 1024)
-"""By the keys of evaluations (evaluations.py): the structure, which C may run, and its watch."""
-on_any_change(lambda _: _quick.clear())
+by_key: dict[bytes, list[float]] = memo("runtime.scheduling.fresh.by_key", 1024)
+"""By the keys of evaluations that C may run (evaluations.py): what was spent on the structure."""
+on_any_change(lambda _: by_key.clear())
 
 
-def remember(key: bytes, recording: Recording, governs: bool) -> None:
-    """Note that an evaluation is run here, so that C may run it the next time.
-
-    `governs`: its places may be the governor's, which needs no compiled kernels to measure this.
+def remember(key: bytes, recording: Recording) -> None:
+    """Note that an evaluation is run here, so that C runs it the next time: by NumPy's loops, in
+    blocks (native/plain.c).
     """
-    watch = governor.watch(recording, governor.MEASURED + 1) if governs else None
-    _quick[key] = recording.key, watch
+    by_key[key] = _spent.setdefault(recording.key, [0.0])
 
 
 def one(node: Node, values: list[Array]) -> Array | None:
@@ -115,32 +113,6 @@ def one(node: Node, values: list[Array]) -> Array | None:
             node.shape, node.dtype, node.perm, values, [None] * len(values),
         )  # fmt: skip
     return None if flags.bits else found
-
-
-def ran_again(key: bytes, roots: list[Node]) -> bool:
-    """Whether C has run an evaluation that was run here before: by NumPy's loops, in blocks."""
-    found = _quick.get(key)
-    if found is None or spans.on:
-        return False
-    structure, watch = found
-    if _is_due(structure):
-        _quick.pop(key, None)
-        return False
-    began = perf_counter()
-    concurrency.busy += 1
-    try:
-        done = conditions.native.plain_run(roots)
-    finally:
-        concurrency.busy -= 1
-    if not done:
-        _quick.pop(key, None)
-        return False
-    counters.runs_at_once(FRESH, roots)
-    took = perf_counter() - began
-    _spent[structure] = _spent.get(structure, 0.0) + took
-    if watch is not None:
-        watch.note(took + FINDING, took)
-    return True
 
 
 def run(recording: Recording) -> Raised:
@@ -162,7 +134,7 @@ def run(recording: Recording) -> Raised:
                     raised.append((bits, [(nodes[-1].op, nodes[-1])]))
             nodes.pop()
     finally:
-        _spent[recording.key] = _spent.get(recording.key, 0.0) + thread_time() - began
+        _spent.setdefault(recording.key, [0.0])[0] += thread_time() - began
     return raised
 
 

@@ -46,7 +46,7 @@ def open_operations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         return step
 
     monkeypatch.setattr(stretches, "_next", watched)
-    with lf.options(eager_below=2, governor=False, compile_after=1000):
+    with lf.options(eager_below=2, compile_after=1000):
         yield found
     assert not stretches._open.private
 

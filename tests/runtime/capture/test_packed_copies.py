@@ -19,7 +19,7 @@ SHAPE = (260, 270)  # more elements than elision.LARGE
 
 @pytest.fixture(autouse=True)
 def planned_at_once() -> Iterator[None]:
-    with config.options(plan_after=0, governor=False):
+    with config.options(plan_after=0):
         yield
 
 

@@ -142,7 +142,7 @@ def same(ours: tuple[list[Any], list[str]], theirs: tuple[list[Any], list[str]])
 @pytest.mark.usefixtures("on_cpu")
 def test_parts_that_slide(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tier_up, "MOST", 0)  # what runs in blocks is kept: no program will come
-    with config.options(eager_below=0, plan_after=0, governor=False, compile_after=10**6):
+    with config.options(eager_below=0, plan_after=0, compile_after=10**6):
         for seed in seeds:
             run = program(seed)
             with reached.program(seed):
@@ -153,7 +153,7 @@ def test_parts_that_slide(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.skipif(conditions.native is None, reason="C replays")
 def test_shortest_paths_are_replayed() -> None:
     a = lf.array(np.arange(40_000).reshape(200, 200) * 7 % 1013)
-    with config.options(plan_after=0, governor=False):
+    with config.options(plan_after=0):
         for _ in range(3):
             before = counters.totals.decisions[decisions.REPLAYED]
             path = lf.array(a)

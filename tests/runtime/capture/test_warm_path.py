@@ -6,7 +6,6 @@ import gc
 import threading
 import warnings
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,13 +25,6 @@ N = 50_000
 
 def chain(a: Any, b: Any) -> Any:
     return (a * b + b) * a - b / 3.0
-
-
-@pytest.fixture(autouse=True)
-def _recorded() -> Iterator[None]:
-    """No measurement of the governor's lets NumPy compute at once what these tests watch."""
-    with lf.options(governor=False):
-        yield
 
 
 @pytest.fixture

@@ -92,7 +92,7 @@ def test_joined_parts_are_stored_by_the_kernel_that_computes_them(join: str) -> 
     given = arrays(count=2)
     x, y = [lf.array(each) for each in given]
     whole = getattr(np, join)([given[0], given[0] * given[1] + 1.0, given[0] - given[1]])
-    with lf.options(governor=False, plan_after=0, eager_below=0):
+    with lf.options(plan_after=0, eager_below=0):
         for _ in range(8):
             before = counters.totals.kernels, counters.totals.decisions[decisions.REPLAYED]
             joined = getattr(lf, join)([x, x * y + 1.0, x - y])

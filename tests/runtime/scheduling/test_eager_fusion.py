@@ -5,12 +5,11 @@ Each program runs as a loop of the user's, since a place is learnt after some vi
 
 from __future__ import annotations
 
-import dis
 import functools
 import random
 import threading
 import warnings
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -123,16 +122,6 @@ def told(value: Any) -> Any:
     return type(value).__name__, real.dtype, real.shape, np.asarray(value).strides, real.tobytes()
 
 
-def govern(code: CodeType, size: int) -> None:
-    """Have all operations of a program on so many elements run at once."""
-    for step in dis.get_instructions(code):
-        if step.opname in ("BINARY_OP", "COMPARE_OP", "UNARY_NEGATIVE", "CALL"):
-            NATIVE.govern(code, step.offset, size, 10**6)
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            govern(each, size)
-
-
 def run(
     xp: ModuleType,
     text: str,
@@ -140,7 +129,6 @@ def run(
     size: int,
     inside: bool,
     strict: bool,
-    governed: bool = False,
 ) -> Any:
     """What a program gives, says and leaves behind."""
     names = world(xp, seed, size)
@@ -154,34 +142,27 @@ def run(
         text += f"left = run({given})"
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("error" if strict else "always")
-        code = compile(text, "<program>", "exec")
-        if governed:
-            govern(code, size)
-        exec(code, names)
+        exec(compile(text, "<program>", "exec"), names)
     arrays = names["left"] if inside else [names[name] for name in ARRAYS]
     said = [(str(each.message), each.category, each.lineno) for each in caught]
     return [told(each) for each in out], [told(each)[1:] for each in arrays], notes, said
 
 
-def check(seeds: range, inside: bool, governed: bool = False) -> None:
+def check(seeds: range, inside: bool) -> None:
     """Programs give what they give with NumPy."""
     for seed in seeds:
-        strict = seed % 5 == 0 and not governed
-        text = program(seed, strict or governed)
-        if governed:  # what is recorded warns later, and has functions of its own
-            for inexact in ("np.hypot", "np.arctan2", "np.exp", " ** "):
-                text = text.replace(inexact, " + " if inexact == " ** " else EXACT[inexact])
+        strict = seed % 5 == 0
+        text = program(seed, strict)
         size = random.Random(seed).choice([20, 600, 1000, 3000])
         expected = run(np, text, seed, size, inside, strict)
         with reached.program(seed):
-            found = run(lf, text, seed, size, inside, strict, governed)
+            found = run(lf, text, seed, size, inside, strict)
         for what, one, other in zip(
             ("out", "left", "errors", "said"), expected, found, strict=True
         ):
             if what == "out":  # NumPy's strides of results hang on memory that it reuses
                 one, other = without_strides(one), without_strides(other)
-            if not governed or what in ("out", "left"):
-                assert one == other, f"seed {seed}, size {size}: {what}\n{text}"
+            assert one == other, f"seed {seed}, size {size}: {what}\n{text}"
 
 
 @rounds(150)
@@ -189,18 +170,6 @@ def check(seeds: range, inside: bool, governed: bool = False) -> None:
 def test_random_programs(seeds: range, inside: bool) -> None:
     """Values, dtypes, memory order, warnings and their lines, errors: as in NumPy."""
     check(seeds, inside)
-
-
-@rounds(60, start=2 * 10**6)
-@pytest.mark.usefixtures("on_cpu")
-def test_random_programs_where_numpy_runs_at_once(seeds: range) -> None:
-    """Large arrays, at places where recording does not pay."""
-    before = NATIVE.expressions_ran()
-    with lf.options(eager_below=256), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        check(seeds, True, governed=True)
-    NATIVE.ungovern()
-    assert NATIVE.expressions_ran() > before
 
 
 @rounds(4, start=10**6)

@@ -20,7 +20,7 @@ from lazyfuse.arrays.base import NATIVE
 from lazyfuse.runtime.scheduling import eager_fusion
 from tests import reached
 from tests.campaign import TIMEOUT, rounds
-from tests.runtime.scheduling.test_eager_fusion import ARRAYS, govern, program, told, world
+from tests.runtime.scheduling.test_eager_fusion import ARRAYS, program, told, world
 
 pytestmark = TIMEOUT
 THREADS = 3
@@ -88,7 +88,7 @@ def function_of(text: str) -> str:
 @pytest.mark.parametrize("interval", [5e-3, 1e-6])
 @rounds(60, start=3 * 10**6)
 def test_random_programs_of_several_threads(seeds: range, interval: float) -> None:
-    """All threads go through the same places, which are new; some are governed, or compiled."""
+    """All threads go through the same places, which are new; some are compiled."""
     wrong: list[int] = []
     ways = itertools.cycle([{}, {"eager_below": 256}, {"eager_compile_above": 1}, {}])
     with warnings.catch_warnings(), switching(interval):
@@ -103,16 +103,12 @@ def test_random_programs_of_several_threads(seeds: range, interval: float) -> No
             given = [seed, seed + 1, seed + 2]
             want = [values(np, code, each, size) for each in given]
             with reached.program(seed), lf.options(**way):
-                if "eager_below" in way and NATIVE is not None:
-                    govern(code, size)
 
                 def work(number: int) -> None:
                     if values(lf, code, given[number], size) != want[number]:  # noqa: B023
                         wrong.append(seed)  # noqa: B023
 
                 in_threads(work)
-            if NATIVE is not None:
-                NATIVE.ungovern()
     assert not wrong, f"{len(set(wrong))} of {len(seeds)} programs: {wrong[:5]}"
 
 

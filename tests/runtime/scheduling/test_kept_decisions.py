@@ -103,7 +103,7 @@ def test_a_dead_temporary_is_left_by_one_look_up_F3(
     evaluate.clear_plans()
     x, y = np.random.default_rng(3).integers(-9, 9, (2, 60, 50)).astype(float)
     expected = products(np, x, y, 20, reads)
-    with config.options(eager_below=0, plan_after=0, governor=False):
+    with config.options(eager_below=0, plan_after=0):
         for _ in range(4):
             same(products(lf, lf.array(x), lf.array(y), 20, reads), expected)
         slowly: list[Any] = []
@@ -121,7 +121,7 @@ def test_warnings_of_what_was_left_come_each_turn_F3(monkeypatch: pytest.MonkeyP
     for xp in (np, lf):
         x, zero = xp.array(np.arange(4000.0)), xp.zeros(4000)
         with (
-            config.options(eager_below=0, plan_after=0, governor=False),
+            config.options(eager_below=0, plan_after=0),
             warnings.catch_warnings(record=True) as caught,
         ):
             warnings.simplefilter("always")

@@ -1,0 +1,165 @@
+/* An evaluation, from the call on. What was done before is done again without a call of Python's:
+   by a captured run (again.c), or, while a structure is fresh, by NumPy's loops (plain.c). All else
+   is `evaluate.in_full`'s. */
+
+#include "replay.h"
+
+static PyObject *name_of(PyObject *names, PyObject *name)
+{
+    return PyDict_GetItemWithError(names, name);
+}
+
+int is_alone(void)
+{
+    return asked != NULL && is_none(ASKED(CONCURRENCY), name_busy) &&
+           is_none(ASKED(CONCURRENCY), name_share) && is_none(ASKED(STAND_INS), name_active) &&
+           name_of(ASKED(EVALUATE), name_chunked) == Py_None;
+}
+
+/* The number of the devices' state, as evaluate's: -1 where the user names another one than the
+   CPU, or with an exception. */
+long device_state(void)
+{
+    PyObject *within = NULL;
+    if (PyContextVar_Get(ASKED(WITHIN), NULL, &within) < 0) {
+        return -1;
+    }
+    PyObject *offload = name_of(ASKED(OFFLOAD), name_state);
+    int inside = within == NULL ? -1 : PyObject_IsTrue(within);
+    int known = inside != 0 || offload == NULL || offload == Py_None ? 0
+        : PySequence_Contains(ASKED(AT_HOME), OPTION(device));
+    Py_XDECREF(within);
+    if (known <= 0) { /* a block names it, or nothing is known yet */
+        PyObject *found = inside < 0 || known < 0 ? NULL : PyObject_CallNoArgs(ASKED(STATE));
+        long number = found == NULL ? -1 : PyLong_AsLong(found);
+        Py_XDECREF(found);
+        return number;
+    }
+    PyObject *number = PyObject_GetAttr(offload, name_number);
+    int named = PyUnicode_CompareWithASCIIString(OPTION(device), "cpu") == 0;
+    long found = number == NULL ? -1 : 2 * PyLong_AsLong(number) + named;
+    Py_XDECREF(number);
+    return found;
+}
+
+/* What NumPy has spent on the structure of an evaluation that C may run (new); NULL without an
+   exception: C is not to run it. */
+static PyObject *spent_on(PyObject *key)
+{
+    PyObject *spent = PyDict_GetItemWithError(ASKED(FRESH), key);
+    if (spent == NULL) {
+        return NULL;
+    }
+    double most = PyFloat_AsDouble(OPTION(plan_after));
+    if (PyFloat_AsDouble(PyList_GET_ITEM(spent, 0)) * 1e3 < most) {
+        return Py_NewRef(spent);
+    }
+    if (!PyErr_Occurred()) {
+        (void)PyDict_DelItem(ASKED(FRESH), key); /* it is to be planned */
+    }
+    return NULL;
+}
+
+int plain_again(PyObject *key, PyObject *roots, PyObject *rule, PyObject *recorded)
+{
+    PyObject *spent = spent_on(key);
+    if (spent == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    double began = seconds_now();
+    int done = add_to(ASKED(CONCURRENCY), name_busy, 1) < 0 ? -1 : plain_run(roots);
+    if (done >= 0) {
+        done = add_to(ASKED(CONCURRENCY), name_busy, -1) < 0 ? -1 : done;
+    }
+    else {
+        PyObject *kind, *error, *trace;
+        PyErr_Fetch(&kind, &error, &trace);
+        (void)add_to(ASKED(CONCURRENCY), name_busy, -1);
+        PyErr_Restore(kind, error, trace);
+    }
+    if (done > 0) {
+        PyObject *totals = name_of(ASKED(COUNTERS), name_totals);
+        PyObject *seconds = PyFloat_FromDouble(
+            PyFloat_AsDouble(PyList_GET_ITEM(spent, 0)) + seconds_now() - began);
+        int counted = totals != NULL && seconds != NULL &&
+            PyList_SetItem(spent, 0, seconds) == 0 &&
+            add_in(totals, name_decisions, ASKED(AT_FIRST), 1) == 0 &&
+            add_in(totals, name_flushes, rule, 1) == 0 &&
+            add_to(ASKED(COUNTS), name_evaluations, 1) == 0 && reset_recorded(recorded) >= 0;
+        done = counted ? 1 : -1;
+    }
+    else if (done == 0) {
+        done = PyDict_DelItem(ASKED(FRESH), key) < 0 ? -1 : 0;
+    }
+    Py_DECREF(spent);
+    return done;
+}
+
+/* The nodes that have no values (new). */
+static PyObject *pending_of(PyObject *nodes)
+{
+    PyObject *found = PyList_New(0);
+    for (Py_ssize_t at = 0; found != NULL && at < PyList_GET_SIZE(nodes); at++) {
+        PyObject *node = PyList_GET_ITEM(nodes, at);
+        if (!IS_NODE(node)) {
+            PyErr_SetString(PyExc_TypeError, "evaluate: expected nodes");
+            Py_CLEAR(found);
+        }
+        else if (NODE(node, value) == Py_None && PyList_Append(found, node) < 0) {
+            Py_CLEAR(found);
+        }
+    }
+    return found;
+}
+
+/* Under the lock: 1, or -1 with an exception. */
+static int evaluate_here(PyObject *nodes, PyObject *roots, PyObject *rule)
+{
+    PyObject *recorded = PyObject_GetAttr(ASKED(HERE), name_recorded), *done = NULL;
+    PyObject *overdue = recorded == NULL ? NULL : PyObject_GetAttr(recorded, name_overdue);
+    PyObject *noted = overdue == NULL ? NULL : PyObject_GetAttr(recorded, name_nodes);
+    PyObject *found = noted == NULL ? NULL
+        : overdue != Py_False ? Py_NewRef(Py_None) : again(roots, noted, recorded, rule, 1);
+    if (found != NULL && PyList_CheckExact(found)) {
+        done = PyList_GET_SIZE(found) == 0 ? Py_NewRef(Py_None)
+            : PyObject_CallOneArg(ASKED(WARN), found);
+    }
+    else if (found != NULL) {
+        done = PyObject_CallFunctionObjArgs(hooks.evaluate_in_full, nodes, rule, found, NULL);
+    }
+    Py_XDECREF(found);
+    Py_XDECREF(noted);
+    Py_XDECREF(overdue);
+    Py_XDECREF(recorded);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 1;
+}
+
+/* evaluate(nodes, rule): gives every node a value. */
+PyObject *evaluate_nodes(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
+{
+    PyObject *listeners = hooks.tracing == NULL || hooks.evaluate_in_full == NULL ? NULL
+        : PyDict_GetItemWithError(hooks.tracing, name_listeners);
+    if (given != 2 || listeners == NULL) {
+        PyErr_SetString(PyExc_TypeError, "evaluate: expected nodes and a rule");
+        return NULL;
+    }
+    PyObject *roots = NULL;
+    if (PyList_CheckExact(args[0]) && PyTuple_CheckExact(listeners) &&
+        PyTuple_GET_SIZE(listeners) == 0 && is_alone()) {
+        roots = pending_of(args[0]);
+        if (roots == NULL) {
+            return NULL;
+        }
+    }
+    if (roots == NULL) {
+        return PyObject_Vectorcall(hooks.evaluate_in_full, args, 2, NULL);
+    }
+    int done = 0;
+    if (PyList_GET_SIZE(roots) > 0 && (done = section_begin(ASKED(QUIET))) == 0) {
+        done = evaluate_here(args[0], roots, args[1]);
+        done = section_end(ASKED(QUIET)) < 0 ? -1 : done;
+    }
+    Py_DECREF(roots);
+    return done < 0 ? NULL : Py_NewRef(Py_None);
+}
