@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from types import FrameType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ from lazyfuse.arrays.nodes import INSIDE, PLAIN, user_frame
 from lazyfuse.arrays.operators import SPECS, record_unary
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.errors import EvaluationError
+from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.scheduling import escapes, stand_ins
 
 __all__ = ["deliver", "make_scalar", "numbers_stay", "scalar", "value_of"]
@@ -64,9 +65,12 @@ class scalar(ndarray):  # noqa: N801  # as NumPy spells its scalars
         return getattr(value_of(self), name)
 
 
-def value_of(x: ndarray) -> Any:
-    """The NumPy scalar, evaluated if needed."""
+def _gathered(x: ndarray) -> Any:
     return gather(x)[()]
+
+
+value_of: Callable[[Any], Any] = _gathered
+"""The NumPy scalar of a lazy one, evaluated if needed."""
 
 
 class _Inside(threading.local):
@@ -175,6 +179,20 @@ _MISSING = object()
 _LEFT = PLAIN - {complex}
 _TAKES_NUMBERS = (print, float, int, bool, str, repr, format, round, abs)
 """Python's own functions that ask our number for its value."""
+
+
+_KINDS = {escapes.OPERAND: 0, escapes.FUNCTION: 1, escapes.ELEMENTS: 2}
+
+
+def _number_uses(code: CodeType, offset: int) -> Any:
+    """What has to hold for a number of a place to stay lazy, for native/places.c; None: it is
+    looked at. False: only `deliver` can tell.
+    """
+    needed = escapes.uses(code, offset, False)
+    if needed is None:
+        return None
+    found = [(place, _KINDS[kind], name, end) for kind, (place, _, name, end) in needed]
+    return tuple(found) if all(end is None or "." not in end for *_, end in found) else False
 
 
 def deliver_several(results: Iterable[Any]) -> tuple[Any, ...]:
@@ -329,6 +347,17 @@ def _install() -> None:
 _install()
 # The modules of arrays call each other in cycles: an operator makes an array, and an array has
 # operators. Lower modules, and the native extension, call higher ones through these hooks.
+if base.COMPILED:
+    for _name, _value in {
+        "evaluation_error": EvaluationError,
+        "gather_rule": decisions.GATHER,
+        "gathered": _gathered,
+        "number_uses": _number_uses,
+        "numbers_inside": _inside,
+        "takes_numbers": frozenset(_TAKES_NUMBERS),
+    }.items():
+        base.NATIVE.bind(_name, _value)
+    value_of = base.NATIVE.number
 base.HOOKS.fill(
     array=ndarray,
     scalar=scalar,

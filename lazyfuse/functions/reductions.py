@@ -39,6 +39,7 @@ from lazyfuse.versions import DEVIATIONS_ARE_SQUARED
 
 _NoValue = np._NoValue
 _INTP = np.dtype(np.intp)
+_DOUBLE = CANONICAL[np.dtype("f8")]
 _ADD = TABLE["reduce:add"]
 
 
@@ -224,6 +225,8 @@ def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
 
 def _divided(total: Node, by: Any) -> Node:
     """`true_divide(total, by, casting="unsafe")`, `by` a NumPy number, in the dtype of `total`."""
+    if total.dtype is _DOUBLE:  # numbers of one dtype are divided in C (replay.c)
+        by = np.float64(by)
     divisor = scalar_node(by, CANONICAL[by.dtype])
     return cast_node(step(TABLE["divide"], total, divisor), total.dtype)
 

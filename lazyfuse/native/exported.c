@@ -706,6 +706,44 @@ static PyObject *lend_first(PyObject *storage)
     return outer;
 }
 
+/* The same of a block whose memory is known, and may have been lent before. */
+static PyObject *lend_known(PyObject *storage)
+{
+    PyObject *node = STORAGE(storage, node), *exports = STORAGE(storage, exports);
+    PyArrayObject *flat = (PyArrayObject *)STORAGE(storage, flat);
+    PyObject *value = STORAGE(storage, value);
+    if (!IS_NODE(node) || NODE(node, resident) != Py_None || value == NULL || value == Py_None ||
+        NODE(node, value) != value || flat == NULL || !IS_REAL(flat) ||
+        !PyArray_ISCARRAY(flat) || is_held_beyond(node, 1)) {
+        return NULL; /* readers get copies first */
+    }
+    if (exports != Py_None) {
+        PyObject *root = PyList_CheckExact(exports) && PyList_GET_SIZE(exports) == 1
+            ? PyList_GET_ITEM(exports, 0) : NULL;
+        PyArrayObject *lent = root != NULL && (PyObject *)Py_TYPE(root) == hooks.root
+            ? (PyArrayObject *)ROOT(root, array) : NULL;
+        int same = lent != NULL && IS_REAL(lent) && PyArray_BASE(lent) != NULL &&
+            Py_IS_TYPE(PyArray_BASE(lent), &HolderType) && PyArray_ISCARRAY(lent) &&
+            PyArray_NDIM(lent) == 1 && PyArray_DATA(lent) == PyArray_DATA(flat) &&
+            PyArray_SIZE(lent) == PyArray_SIZE(flat);
+        return same ? Py_NewRef((PyObject *)lent) : NULL;
+    }
+    if (is_held_beyond(value, 3)) { /* by the node, the storage, and what keeps `flat` */
+        return NULL;
+    }
+    PyObject *owner = PyWeakref_NewRef(storage, NULL);
+    PyObject *outer = owner == NULL ? NULL : flat_over(flat, (PyObject *)flat, owner);
+    PyObject *made = outer == NULL ? NULL : exports_of(outer);
+    if (made == NULL) {
+        Py_CLEAR(outer);
+    }
+    else {
+        Py_XSETREF(STORAGE(storage, exports), made);
+    }
+    Py_XDECREF(owner);
+    return outer;
+}
+
 /* Whether a node is of a dtype that the format of a buffer can tell. */
 static int is_told(PyObject *node)
 {
@@ -755,7 +793,10 @@ static PyObject *lend_block(Core *x)
         Py_XDECREF(nodes);
         note_lost(x);
     }
-    PyObject *outer = there ? lend_first(storage) : NULL;
+    PyObject *outer = there ? lend_known(storage) : NULL;
+    if (outer == NULL && there && !PyErr_Occurred()) {
+        outer = lend_first(storage);
+    }
     Py_DECREF(storage);
     return outer;
 }
@@ -766,8 +807,8 @@ PyObject *lend_result(Core *x)
         return NULL;
     }
     PyObject *node = x->node != Py_None ? x->node : any_node(x);
-    if (node == NULL || !IS_NODE(node) || NODE(node, perm) != Py_None ||
-        NODE(node, resident) != Py_None || !is_told(node) || !is_default_state()) {
+    if (node == NULL || !IS_NODE(node) || NODE(node, resident) != Py_None || !is_told(node) ||
+        !is_default_state()) {
         return NULL;
     }
     int lock = is_alone() ? lock_writes() : PyErr_Occurred() ? -1 : 0;

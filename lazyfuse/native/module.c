@@ -44,6 +44,7 @@ static const struct {
     SLOT(memory, in_memory, owned), SLOT(memory, in_memory, leaves),
     SLOT(options, in_options, eager_below), SLOT(options, in_options, device),
     SLOT(options, in_options, exported_at_once), SLOT(options, in_options, plan_after),
+    SLOT(options, in_options, lazy_numbers),
     SLOT(leaf_memory, in_leaf, leaf),
     SLOT(pool, in_pool, _free), SLOT(pool, in_pool, _free_bytes), SLOT(pool, in_pool, _look),
     SLOT(pool, in_pool, limit), SLOT(pool, in_pool, reused),
@@ -177,6 +178,8 @@ static PyMethodDef functions[] = {
     {"listed", VARARGS(quick_listed), "`array`, of a short list or an eager array."},
     {"method", VARARGS(quick_method), "A method: NumPy's on eager arrays, ours on the others."},
     /* the graph, launches, replays */
+    {"number", ONE(number_value), "NumPy's number of a lazy one."},
+    {"deliver", ONE(deliver), "What the user gets for a recorded number."},
     {"evaluate", FAST(evaluate_nodes), "Give every node a value, by a rule."},
     {"frontier", VARARGS(walk_frontier), "Pending nodes that no other pending node reads."},
     {"clock", NONE(clock_seconds), "Seconds since some moment."},

@@ -310,6 +310,10 @@ static inline int expressions_settle(void)
 /* Whether the operation of the user's instruction may wait for the one that takes its result
    (places.c); -1 with an exception. Forget what is known. */
 int may_wait(PyObject *function);
+/* As scalars.deliver: what the user gets for a recorded number (new). */
+Offered deliver;
+/* As scalars.value_of: NumPy's number of a lazy one (new). */
+Offered number_value;
 void sites_clear(void);
 Offered expressions_ran, expressions_forget, expressions_count,
     expressions_compile_above;
@@ -357,6 +361,8 @@ int has_own_memory(PyObject *array);
     _(pool_empty) _(trim) _(stretch_left) _(expression_site) _(deliver)       \
     _(expression_program) _(traced) _(storage_of) _(plain_node) _(snapshot) _(named_place)         \
     _(called_name) _(calls_counted) _(evaluate_in_full) _(lost) _(export_rule)                     \
+    _(evaluations_begin) _(number_uses) _(numbers_inside) _(gather_rule) _(takes_numbers)          \
+    _(evaluation_error) _(gathered)                                                                       \
     /* classes; `scalar`: of lazy ones; `source_location`: errstate's */                           \
     _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(moves) _(scalar)               \
     _(source_location)                                                                             \
@@ -461,7 +467,7 @@ Offered spans_switch, spans_take, span_begin, span_end, span_skip;
     _(flush_nodes, "flush_nodes") _(flush_bytes, "flush_bytes") _(choice, "choice")                \
     _(elided, "elided") _(share, "share") _(active, "active") _(chunked, "chunked")                \
     _(overdue, "overdue") _(nodes, "nodes") _(recorded, "recorded") _(found, "found")              \
-    _(state, "_state")                                                                             \
+    _(state, "_state") _(calls, "calls") _(op, "op")                                                                             \
     _(entered, "entered") _(compiled_turns, "compiled_turns")                                      \
     _(compiled_seconds, "compiled_seconds")                                                        \
     _(start, "start") _(stop, "stop") _(step, "step")                                              \
@@ -494,7 +500,7 @@ typedef struct {
     Py_ssize_t owned, leaves;
 } MemorySlots;
 typedef struct {
-    Py_ssize_t eager_below, device, exported_at_once, plan_after;
+    Py_ssize_t eager_below, device, exported_at_once, plan_after, lazy_numbers;
 } OptionSlots;
 typedef struct {
     Py_ssize_t leaf;

@@ -302,7 +302,7 @@ PyObject *from_node(PyObject *node)
     }
     Py_DECREF(node);
     if (number && x != NULL && hooks.deliver != NULL) {
-        Py_SETREF(x, PyObject_CallOneArg(hooks.deliver, x));
+        Py_SETREF(x, deliver(NULL, x));
     }
     return x;
 }

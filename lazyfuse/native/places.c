@@ -1,7 +1,8 @@
-/* Places in the user's program, instructions, of operations on small arrays: may the result wait for
-   the operation that takes it? The instructions of a place are read once, by
-   runtime/scheduling/eager_fusion.py, which says what they load up to that operation. They run no
-   other code if all of it is arrays, numbers, slices and ufuncs; that is looked at each time. */
+/* Places in the user's program, instructions. Of operations on small arrays: may the result wait for
+   the operation that takes it? Of what gives a number: may it stay lazy? The instructions of a place
+   are read once, by runtime/scheduling/eager_fusion.py and escapes.py, which say what they load. The
+   answer is yes if all of it is arrays, numbers, slices and functions of ours; that is looked at
+   each time. */
 
 #include "record.h"
 
@@ -13,7 +14,7 @@ enum {
 /* What an instruction loads between an operation and the one that takes its result. */
 typedef struct {
     int local; /* its place in the frame, -1: a global name */
-    int arguments; /* of a ufunc that is called; 0: it is not called */
+    int arguments; /* of a ufunc that is called, 0: it is not called; of a number: what it is to be */
     PyObject *name, *attribute; /* the attribute of the object of that name, or NULL */
 } Source;
 
@@ -25,7 +26,7 @@ typedef struct {
     Source *sources;
 } Site;
 
-static Site sites[SITES];
+static Site sites[SITES], numbers[SITES];
 
 static void sources_free(Source *sources, int count)
 {
@@ -82,8 +83,8 @@ static void site_learn(Site *site, PyObject *code, int offset)
         : PyObject_CallFunction(hooks.expression_site, "Oi", code, offset);
     PyObject *given;
     int called;
-    if (site->code == code && site->offset == offset && site->count < 0 && answer != NULL && PyTuple_CheckExact(answer) &&
-        PyArg_ParseTuple(answer, "iO!", &called, &PyTuple_Type, &given) &&
+    if (site->code == code && site->offset == offset && site->count < 0 && answer != NULL &&
+        PyTuple_CheckExact(answer) && PyArg_ParseTuple(answer, "iO!", &called, &PyTuple_Type, &given) &&
         (site->sources = sources_of(given)) != NULL) {
         site->called = called;
         site->count = (int)PyTuple_GET_SIZE(given);
@@ -92,12 +93,12 @@ static void site_learn(Site *site, PyObject *code, int offset)
 }
 
 /* The place of an instruction; NULL where another one has just begun to be known. */
-static Site *site_of(PyObject *code, int offset)
+static Site *site_of(Site *table, PyObject *code, int offset)
 {
     size_t first = ((size_t)code >> 4) * 31 + (size_t)offset * 3;
     Site *free = NULL;
     for (size_t at = 0; at < SITES_NEAR; at++) {
-        Site *site = &sites[(first + at) % SITES];
+        Site *site = &table[(first + at) % SITES];
         if (site->code == code && site->offset == offset) {
             return site;
         }
@@ -106,7 +107,7 @@ static Site *site_of(PyObject *code, int offset)
         }
     }
     if (free == NULL) {
-        free = &sites[(first + (size_t)offset % SITES_NEAR) % SITES];
+        free = &table[(first + (size_t)offset % SITES_NEAR) % SITES];
     }
     site_set(free, (Site){.code = Py_NewRef(code), .offset = offset, .count = -1});
     return free->code == code && free->offset == offset ? free : NULL;
@@ -189,7 +190,7 @@ int may_wait(PyObject *function)
     }
     PyObject *code = (PyObject *)PyFrame_GetCode(frame);
     int offset = PyFrame_GetLasti(frame);
-    Site *site = site_of(code, offset);
+    Site *site = site_of(sites, code, offset);
     Py_DECREF(code); /* the frame holds it */
     if (site == NULL) {
         return 0;
@@ -222,5 +223,157 @@ void sites_clear(void)
 {
     for (int at = 0; at < SITES; at++) {
         site_set(&sites[at], (Site){NULL});
+        site_set(&numbers[at], (Site){NULL});
     }
+}
+
+/* ------------------------------------------------------------------------------ numbers that leave */
+
+/* What a name is to be (escapes.py); what is known of a place. */
+enum { OPERAND, FUNCTION, ELEMENTS };
+enum { LOOKS = -1, UNREAD = -2, PYTHONS = -3 };
+
+/* Whether a name is what takes a lazy number, as scalars._is_met: 1, 0; -1: Python looks. */
+static int is_met(const Source *use, PyFrameObject *frame, PyObject *globals)
+{
+    int kind = use->arguments;
+    PyObject *x = use->local >= 0 ? local_of(frame, use->local, use->name)
+        : use->local == -1 ? Py_XNewRef(global_of(globals, frame, use->name)) : NULL;
+    if (x == NULL) {
+        return -1;
+    }
+    int ours = IS_ARRAY(x) || (PyObject *)Py_TYPE(x) == hooks.scalar, met = -1;
+    if (use->attribute != NULL) {
+        Py_SETREF(x, !ours && PyModule_Check(x) ? attribute_of(x, use->attribute) : NULL);
+        if (ours) {
+            return kind != ELEMENTS; /* its methods, and parts of it */
+        }
+        if (x == NULL) {
+            return -1;
+        }
+        ours = IS_ARRAY(x) || (PyObject *)Py_TYPE(x) == hooks.scalar;
+    }
+    if (kind == FUNCTION) {
+        int known = Py_IS_TYPE(x, &QuickType) || PyObject_TypeCheck(x, &UfuncCoreType);
+        if (!known && (PyCFunction_Check(x) || Py_IS_TYPE(x, &PyType_Type))) {
+            known = PySet_Contains(hooks.takes_numbers, x);
+        }
+        met = known > 0 ? 1 : -1;
+    }
+    else if (ours || (kind == OPERAND && (IS_REAL(x) || PyFloat_CheckExact(x) ||
+                                          PyLong_CheckExact(x) || PyBool_Check(x)))) {
+        met = 1;
+    }
+    Py_DECREF(x);
+    return met;
+}
+
+/* Reads the instructions of a place. */
+static int uses_of(PyObject *code, int offset)
+{
+    PyObject *answer = PyObject_CallFunction(hooks.number_uses, "Oi", code, offset);
+    Site *site = answer == NULL ? NULL : site_of(numbers, code, offset);
+    int count = answer == Py_None ? LOOKS : PYTHONS;
+    if (site != NULL && PyTuple_CheckExact(answer)) {
+        Source *sources = sources_of(answer);
+        count = sources == NULL ? PYTHONS : (int)PyTuple_GET_SIZE(answer);
+        site_set(site, (Site){Py_NewRef(code), offset, 1, count, -1, sources});
+    }
+    else if (site != NULL) {
+        site->count = count;
+    }
+    Py_XDECREF(answer);
+    return answer == NULL ? UNREAD : count;
+}
+
+/* Whether what a place gives may stay lazy: 1, 0; -1: Python looks, or an error. */
+static int stays_lazy(PyFrameObject *frame)
+{
+    PyCodeObject *held = PyFrame_GetCode(frame);
+    PyObject *code = (PyObject *)held;
+    int offset = PyFrame_GetLasti(frame), met = 1;
+    Site *site = held->co_flags & CO_OPTIMIZED ? site_of(numbers, code, offset) : NULL;
+    int count = site == NULL ? PYTHONS : site->count;
+    if (site != NULL && site->visits == 0) {
+        site->visits = 1;
+        count = uses_of(code, offset);
+        site = site_of(numbers, code, offset); /* Python has run */
+        count = site == NULL || site->visits == 0 ? PYTHONS : count;
+    }
+    PyObject *globals = count > 0 ? PyFrame_GetGlobals(frame) : NULL;
+    for (int at = 0; met > 0 && at < count; at++) {
+        met = is_met(&site->sources[at], frame, globals);
+    }
+    Py_XDECREF(globals);
+    Py_DECREF(code);
+    return count == LOOKS ? 0 : count < 0 ? -1 : met;
+}
+
+/* NumPy's number (new), evaluated; NULL without an exception: Python looks. */
+static PyObject *number_of(Core *x)
+{
+    PyObject *node = x->node, *done = NULL, *nodes = PyList_New(1);
+    if (nodes != NULL) {
+        PyList_SET_ITEM(nodes, 0, Py_NewRef(node));
+        PyObject *const given[] = {nodes, hooks.gather_rule};
+        done = evaluate_nodes(NULL, given, 2);
+        Py_DECREF(nodes);
+    }
+    PyObject *value = done == NULL ? NULL : NODE(node, value);
+    Py_XDECREF(done);
+    return value == NULL || !IS_REAL(value) || PyArray_NDIM((PyArrayObject *)value) != 0 ? NULL
+        : PyArray_ToScalar(PyArray_DATA((PyArrayObject *)value), (PyArrayObject *)value);
+}
+
+/* Whether the exception is that of a frozen function's parameter, which has no value: drops it. */
+static int is_of_parameter(void)
+{
+    PyObject *kind, *error, *trace;
+    if (!PyErr_ExceptionMatches(hooks.evaluation_error)) {
+        return 0;
+    }
+    PyErr_Fetch(&kind, &error, &trace);
+    PyErr_NormalizeException(&kind, &error, &trace);
+    PyObject *op = PyObject_GetAttr(error, name_op);
+    int found = op != NULL && PyUnicode_Check(op) &&
+                PyUnicode_CompareWithASCIIString(op, "freeze") == 0;
+    Py_XDECREF(op);
+    PyErr_Restore(kind, error, trace);
+    if (found) {
+        PyErr_Clear();
+    }
+    return found;
+}
+
+PyObject *number_value(PyObject *Py_UNUSED(module), PyObject *x)
+{
+    Core *core = (Core *)x;
+    int lazy = (PyObject *)Py_TYPE(x) == hooks.scalar && core->node != NULL && IS_NODE(core->node);
+    PyObject *number = lazy ? number_of(core) : NULL;
+    return number != NULL || PyErr_Occurred() ? number : PyObject_CallOneArg(hooks.gathered, x);
+}
+
+PyObject *deliver(PyObject *Py_UNUSED(module), PyObject *x)
+{
+    PyObject *calls = PyObject_GetAttr(hooks.numbers_inside, name_calls);
+    int inside = calls == NULL ? -1 : PyObject_IsTrue(calls);
+    Py_XDECREF(calls);
+    if (inside != 0 || OPTION(lazy_numbers) == Py_True) {
+        return inside < 0 ? NULL : Py_NewRef(x);
+    }
+    PyFrameObject *frame = user_frame();
+    int stays = frame == NULL ? -1 : is_inside(frame) ? 1 : stays_lazy(frame);
+    Py_XDECREF(frame);
+    PyObject *number = NULL;
+    if (stays > 0) {
+        return Py_NewRef(x);
+    }
+    if (stays == 0) {
+        number = number_of((Core *)x);
+    }
+    else if (PyErr_Occurred()) {
+        return NULL;
+    }
+    return number != NULL ? number
+        : PyErr_Occurred() && !is_of_parameter() ? NULL : PyObject_CallOneArg(hooks.deliver, x);
 }

@@ -267,7 +267,7 @@ static int conclude(PyObject *kept, PyObject *elided, PyObject *raised, PyObject
 
 PyObject *again(PyObject *roots, PyObject *others, PyObject *recorded, PyObject *rule, int waits)
 {
-    long mode = asked == NULL ? -1 : mode_now(rule, waits);
+    long mode = is_set_up() ? mode_now(rule, waits) : -1;
     if (mode < 0) {
         return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
     }

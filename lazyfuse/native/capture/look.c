@@ -9,9 +9,17 @@ static PyObject *name_of(PyObject *names, PyObject *name)
     return PyDict_GetItemWithError(names, name);
 }
 
+int is_set_up(void)
+{
+    if (asked == NULL && hooks.evaluations_begin != NULL) {
+        Py_XDECREF(PyObject_CallNoArgs(hooks.evaluations_begin));
+    }
+    return asked != NULL;
+}
+
 int is_alone(void)
 {
-    return asked != NULL && is_none(ASKED(CONCURRENCY), name_busy) &&
+    return is_set_up() && is_none(ASKED(CONCURRENCY), name_busy) &&
            is_none(ASKED(CONCURRENCY), name_share) && is_none(ASKED(STAND_INS), name_active) &&
            name_of(ASKED(EVALUATE), name_chunked) == Py_None;
 }

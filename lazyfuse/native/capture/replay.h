@@ -68,6 +68,8 @@ enum {
 };
 #define ASKED(which) PyTuple_GET_ITEM(asked, which)
 
+/* Whether it has, asked for at the first evaluation. */
+int is_set_up(void);
 /* Whether a name of a module is zero or false. */
 int is_none(PyObject *names, PyObject *name);
 /* Adds to a number under a key, or under one of a table that is an attribute; -1: an error. */

@@ -95,12 +95,12 @@ static int waits(PyObject *x)
 }
 
 /* Whether a call has recorded something: what it gave waits, or is a part of an operand, or a
-   number that was perhaps asked for at once; or an operand waits now. */
-static int has_recorded(const Call *call, PyObject *result)
+   number for which it `noted` operations; or an operand waits now. */
+static int has_recorded(const Call *call, PyObject *result, int noted)
 {
     if (PyTuple_CheckExact(result) || PyList_CheckExact(result)) {
         for (Py_ssize_t at = 0; at < PySequence_Fast_GET_SIZE(result); at++) {
-            if (!has_recorded(call, PySequence_Fast_GET_ITEM(result, at))) {
+            if (!has_recorded(call, PySequence_Fast_GET_ITEM(result, at), noted)) {
                 return 0;
             }
         }
@@ -121,8 +121,7 @@ static int has_recorded(const Call *call, PyObject *result)
             return 1;
         }
     }
-    /* a number of evaluated operands was NumPy's at once, without a run */
-    return call->waits && PyArray_CheckScalar(result) && !PyArray_Check(result);
+    return (noted || call->waits) && PyArray_CheckScalar(result) && !PyArray_Check(result);
 }
 
 /* Has Python make the template of a call; -1 with an exception that is the program's. */
@@ -194,7 +193,7 @@ static int note_called(const Call *call, Step *step, PyObject *theirs, PyObject 
 static int learn(const Call *call, uint64_t hash, PyObject *const *objects, PyObject *const *args,
                  Py_ssize_t count, PyObject *names, PyObject *result, const Done *before)
 {
-    if (!call->is_settled && has_recorded(call, result)) {
+    if (!call->is_settled && has_recorded(call, result, notes_made != before->notes)) {
         return trace(call, hash, objects[0], args, count, names);
     }
     Step *step = *place_of(call, hash);
@@ -261,7 +260,7 @@ PyObject *step_function(PyObject *function, PyObject *theirs, PyObject *const *a
     }
     Done before = {0, NULL};
     PyObject *const objects[] = {function, theirs};
-    PyObject *result = learns && theirs != NULL && look_at_done(&before) < 0
+    PyObject *result = learns && look_at_done(&before) < 0
         ? NULL : PyObject_Vectorcall(function, args, flags, names);
     if (result != NULL && learns &&
         learn(&call, hash, objects, args, count, names, result, &before) < 0) {

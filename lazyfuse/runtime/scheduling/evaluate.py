@@ -113,7 +113,9 @@ def in_full(nodes: Sequence[Node], rule: Rule, found: Any = UNSOUGHT) -> None:
             if found is UNSOUGHT:
                 found = None
                 if apart is None and not recorded.overdue and conditions.native is not None:
-                    found = _again(pending, recorded.nodes, recorded, rule, True)
+                    found = conditions.native.replay_again(
+                        pending, recorded.nodes, recorded, rule, True
+                    )
                     if isinstance(found, list):
                         fp_flags.warn_for_all(found)
                         return
@@ -150,9 +152,8 @@ def _is_done(nodes: Sequence[Node]) -> bool:
     return all(node.value is not None or node.resident is not None for node in nodes)
 
 
-def _begin_again(*evaluation: Any) -> Any:
-    """Have C do evaluations again from the first one on: import alone needs none of this."""
-    global _again
+def _set_up() -> None:
+    """Tell C how evaluations are done again: import alone needs none of this."""
     rules = {decisions.LOOP: evaluations.LOOP, decisions.EXPORT: evaluations.EXPORT}
     conditions.native.replay_setup(
         (
@@ -163,12 +164,6 @@ def _begin_again(*evaluation: Any) -> Any:
             fp_flags.warn_for_all,
         )
     )  # fmt: skip
-    _again = conditions.native.replay_again
-    return _again(*evaluation)
-
-
-_again: Callable[..., evaluations.Missed | conditions.Raised | None] = _begin_again
-"""`replay_again` of native/capture/again.c."""
 
 
 def _state() -> int:
@@ -211,7 +206,8 @@ def _evaluate_concurrently(
     """
     if missed is None and apart is None and conditions.native is not None:
         roots = [node for node in nodes if node.value is None and node.resident is None]
-        found = _again(roots, None, here.recorded, rule, bool(wanted)) if roots else None
+        again = conditions.native.replay_again
+        found = again(roots, None, here.recorded, rule, bool(wanted)) if roots else None
         if isinstance(found, list):
             fp_flags.warn_for_all(found)
             return
@@ -310,6 +306,7 @@ def use_native(native: Any) -> None:
     """Walk, note, launch and replay by the native extension."""
     global note_recorded, evaluate
     native.bind("evaluate_in_full", in_full)
+    native.bind("evaluations_begin", _set_up)
     evaluate = native.evaluate
     use(native)
     conditions.native = flush.native = native

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
-from lazyfuse.runtime.capture import capture, conditions
+from lazyfuse.runtime.capture import capture, conditions, evaluations
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.scheduling import evaluate
 
@@ -43,7 +43,7 @@ def hits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         compute(*args)
         found.append(counters.totals.decisions[decisions.REPLAYED] > before)
 
-    monkeypatch.setattr(evaluate, "_again", lambda *_: None)
+    monkeypatch.setattr(evaluations, "keep", lambda *_: None)
     monkeypatch.setattr(evaluate, "_evaluate_concurrently", watched)
     return found
 

@@ -12,7 +12,7 @@ import pytest
 import lazyfuse
 from lazyfuse.codegen.graph.node import Layout
 from lazyfuse.codegen.plan.lifetimes import overlap
-from lazyfuse.runtime.capture import conditions, native_replay
+from lazyfuse.runtime.capture import conditions, evaluations, native_replay
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.layout.strides import around
 from lazyfuse.runtime.scheduling import evaluate, flush
@@ -111,7 +111,7 @@ def replayed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         told.append(raised is not None)
         return raised
 
-    monkeypatch.setattr(evaluate, "_again", lambda *_: None)  # what goes by one look-up
+    monkeypatch.setattr(evaluations, "keep", lambda *_: None)  # what goes by one look-up
     monkeypatch.setattr(native_replay, "run", watched)
     return told
 
