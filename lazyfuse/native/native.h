@@ -646,7 +646,7 @@ int copy_elements(int64_t target, int64_t source, PyObject *description);
 
 extern PyTypeObject ReplayProgramType;
 Offered replay_program;
-OfferedFast replay_bind, replay_find, replay_begin, replay_play, replay_commit, replay_run,
+OfferedFast replay_bind, replay_begin, replay_play, replay_commit, replay_run,
     replay_again, evaluate_nodes;
 Offered replay_setup;
 /* Gives pending nodes their values by NumPy's loops, as fresh.run does: 1, 0 where these do not do

@@ -265,16 +265,46 @@ static int conclude(PyObject *kept, PyObject *elided, PyObject *raised, PyObject
     return done == NULL ? -1 : 0;
 }
 
+/* The same among other pending operations, of which some may be computed along. */
+static PyObject *again_along(PyObject *roots, PyObject *others, PyObject *recorded,
+                             PyObject *rule, int waits, long mode)
+{
+    PyObject *choice = replay_along(roots, others, ASKED(CHOICES), mode);
+    if (choice == NULL || choice == Py_None || PyTuple_GET_SIZE(choice) == 3) {
+        return choice;
+    }
+    PyObject *why = PyTuple_GET_ITEM(choice, 0), *more = PyTuple_GET_ITEM(choice, 1);
+    PyObject *all = PySequence_Concat(roots, more), *found = NULL;
+    if (all != NULL) {
+        found = again(all, Py_None, recorded, rule, waits);
+        Py_DECREF(all);
+    }
+    if (found != NULL && PyList_GET_SIZE(more) > 0) {
+        PyObject *totals = PyDict_GetItemWithError(ASKED(COUNTERS), name_totals);
+        int done = PyList_CheckExact(found);
+        if (done && (totals == NULL || add_in(totals, name_decisions, why, 1) < 0)) {
+            Py_CLEAR(found);
+        }
+        else if (!done) {
+            Py_SETREF(found, Py_NewRef(Py_None)); /* Python decides it once more */
+        }
+    }
+    Py_DECREF(choice);
+    return found;
+}
+
 PyObject *again(PyObject *roots, PyObject *others, PyObject *recorded, PyObject *rule, int waits)
 {
     long mode = is_set_up() ? mode_now(rule, waits) : -1;
     if (mode < 0) {
         return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
     }
-    PyObject *number = PyLong_FromLong(mode);
-    PyObject *const find[] = {roots, ASKED(TABLE), others, ASKED(WATCHED), number};
-    PyObject *found = number == NULL ? NULL : replay_find(NULL, find, 5);
-    Py_XDECREF(number);
+    int among = 0;
+    PyObject *found = replay_find(roots, ASKED(TABLE), others, ASKED(WATCHED), mode, &among);
+    if (among && found == Py_None) {
+        Py_DECREF(found);
+        return again_along(roots, others, recorded, rule, waits, mode);
+    }
     if (found == NULL || found == Py_None) {
         return found;
     }

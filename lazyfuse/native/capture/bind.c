@@ -486,9 +486,11 @@ static int may_join(PyObject *node)
     return reduces || size <= SMALL;
 }
 
+enum { AMONG = 2 };
+
 /* 1 if the evaluation is all that there is to do and nothing has to be looked at: no recorded node
-   beside it may be computed with it, and it reads no value of `watched`. 0: Python looks; -1: an
-   error. */
+   beside it may be computed with it, and it reads no value of `watched`. AMONG: others may be; 0:
+   Python looks; -1: an error. */
 static int is_all(Graph *graph, PyObject *recorded, PyObject *watched, long mode)
 {
     for (Py_ssize_t i = 0; recorded != Py_None && i < PyList_GET_SIZE(recorded); i++) {
@@ -496,7 +498,7 @@ static int is_all(Graph *graph, PyObject *recorded, PyObject *watched, long mode
         if (node != NULL && node != Py_None && IS_NODE(node) && is_pending(node)
             && graph->table.entries[entry_place(&graph->table, node)].key == NULL
             && ((mode & EXPORTED) || may_join(node))) {
-            return 0;
+            return AMONG;
         }
     }
     for (Py_ssize_t i = 0; PyDict_GET_SIZE(watched) && i < PyList_GET_SIZE(graph->order); i++) {
@@ -532,11 +534,16 @@ static PyObject *pins_of(Graph *graph)
     return pins;
 }
 
+static PyObject *key_bytes(const Graph *graph)
+{
+    return PyBytes_FromStringAndSize((char *)graph->key.numbers,
+                                     graph->key.count * sizeof(int64_t));
+}
+
 /* What `table` keeps for the evaluation: see replay_find. */
 static PyObject *look_up(Graph *graph, PyObject *table)
 {
-    PyObject *bytes = PyBytes_FromStringAndSize((char *)graph->key.numbers,
-                                                graph->key.count * sizeof(int64_t));
+    PyObject *bytes = key_bytes(graph);
     PyObject *kept = bytes == NULL ? NULL : PyDict_GetItemWithError(table, bytes);
     if (kept == NULL) {
         PyObject *pins = PyErr_Occurred() ? NULL : pins_of(graph);
@@ -568,46 +575,126 @@ static int is_bound(PyObject *node)
     return NODE(node, op) == hooks.update_op || NODE(node, op) == hooks.index_op;
 }
 
-/* find(roots, table, recorded, watched, mode): looks an evaluation up in the table.
-   None: Python looks at it. (key, pins): the table does not have it. (kept, nodes, values,
-   (blocks, addresses)): it can be played. */
-PyObject *replay_find(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
+/* Puts what roots read in order. 1; 0: too much of it; -1: an error. `graph_end` in any case. */
+static int graph_begin(Graph *graph, PyObject *roots)
 {
-    if (given != 5 || !PyList_Check(args[0]) || !PyDict_Check(args[1])
-        || (args[2] != Py_None && !PyList_Check(args[2])) || !PyDict_Check(args[3])) {
-        PyErr_SetString(PyExc_TypeError, "find: expected roots, a table, and what was recorded");
-        return NULL;
+    Stack stack = {NULL};
+    *graph = (Graph){.key = {.count = 0, .room = 128}, .order = PyList_New(0), .updates = 0};
+    graph->key.numbers = graph->key.few;
+    table_begin(&graph->table);
+    int done = graph->order == NULL ? -1
+        : order_nodes(roots, graph->order, &graph->table, &stack) < 0 ? -1
+        : PyList_GET_SIZE(graph->order) <= MOST_NODES;
+    PyMem_Free(stack.items);
+    for (Py_ssize_t i = 0; done > 0 && i < PyList_GET_SIZE(graph->order); i++) {
+        PyObject *node = PyList_GET_ITEM(graph->order, i);
+        graph->updates |= is_pending(node) && is_bound(node);
     }
-    long errors = ignored_errors(), mode = PyLong_AsLong(args[4]);
+    return done;
+}
+
+static void graph_end(Graph *graph)
+{
+    table_end(&graph->table);
+    if (graph->key.numbers != graph->key.few) {
+        PyMem_Free(graph->key.numbers);
+    }
+    Py_XDECREF(graph->order);
+}
+
+/* Adds all nodes to the key. 1; 0: Python looks at it; -1: an error. */
+static int put_nodes(Graph *graph)
+{
+    int fits = 1;
+    for (Py_ssize_t i = 0; fits > 0 && i < PyList_GET_SIZE(graph->order); i++) {
+        int pending = is_pending(PyList_GET_ITEM(graph->order, i));
+        fits = pending ? put_pending(graph, i) : put_evaluated(graph, i);
+    }
+    return fits;
+}
+
+PyObject *replay_find(PyObject *roots, PyObject *table, PyObject *recorded, PyObject *watched,
+                      long mode, int *among)
+{
+    long errors = ignored_errors();
+    *among = 0;
     if (errors < 0) { /* exceptions are handled in a way that decides what runs together */
         Py_RETURN_NONE;
     }
-    Graph graph = {.key = {.count = 0, .room = 128}, .order = PyList_New(0), .updates = 0};
-    Stack stack = {NULL};
-    PyObject *found = NULL;
-    graph.key.numbers = graph.key.few;
-    table_begin(&graph.table);
-    int fits = -1;
-    if (graph.order != NULL && order_nodes(args[0], graph.order, &graph.table, &stack) == 0) {
-        Py_ssize_t count = PyList_GET_SIZE(graph.order);
-        fits = count > MOST_NODES ? 0 : is_all(&graph, args[2], args[3], mode);
-        for (Py_ssize_t i = 0; i < count; i++) {
-            PyObject *node = PyList_GET_ITEM(graph.order, i);
-            graph.updates |= is_pending(node) && is_bound(node);
-        }
-        fits = fits <= 0 ? fits
-            : put(&graph.key, errors) < 0 || put(&graph.key, mode) < 0 ? -1 : 1;
-        for (Py_ssize_t i = 0; fits > 0 && i < count; i++) {
-            int pending = is_pending(PyList_GET_ITEM(graph.order, i));
-            fits = pending ? put_pending(&graph, i) : put_evaluated(&graph, i);
-        }
-        found = fits > 0 ? look_up(&graph, args[1]) : fits == 0 ? Py_NewRef(Py_None) : NULL;
+    Graph graph;
+    int fits = graph_begin(&graph, roots);
+    if (fits > 0) {
+        fits = is_all(&graph, recorded, watched, mode);
+        *among = fits == AMONG;
     }
-    PyMem_Free(stack.items);
-    table_end(&graph.table);
-    if (graph.key.numbers != graph.key.few) {
-        PyMem_Free(graph.key.numbers);
+    if (fits == 1) {
+        fits = put(&graph.key, errors) < 0 || put(&graph.key, mode) < 0 ? -1 : put_nodes(&graph);
     }
-    Py_XDECREF(graph.order);
+    PyObject *found = fits == 1 ? look_up(&graph, table) : fits < 0 ? NULL : Py_NewRef(Py_None);
+    graph_end(&graph);
+    return found;
+}
+
+/* What roots and the other pending operations read is one graph, and its key decides which of the
+   others are computed along. */
+static PyObject *choice_in(Graph *graph, PyObject *roots, PyObject *all, PyObject *choices,
+                           long mode)
+{
+    Key *key = &graph->key;
+    Py_ssize_t count = PyList_GET_SIZE(roots);
+    int fits = put(key, ignored_errors()) < 0 || put(key, mode) < 0 || put(key, count) < 0 ? -1 : 1;
+    for (Py_ssize_t i = 0; fits > 0 && i < PyList_GET_SIZE(all); i++) {
+        PyObject *node = PyList_GET_ITEM(all, i);
+        Py_ssize_t index = graph->table.entries[entry_place(&graph->table, node)].index;
+        /* whether an exported value has readers depends on who holds it */
+        fits = put(key, index) < 0 || (i < count && put(key, Py_REFCNT(node)) < 0) ? -1 : 1;
+    }
+    fits = fits < 0 ? -1 : put_nodes(graph);
+    if (fits <= 0) {
+        return fits < 0 ? NULL : Py_NewRef(Py_None);
+    }
+    PyObject *bytes = key_bytes(graph);
+    PyObject *choice = bytes == NULL ? NULL : PyDict_GetItemWithError(choices, bytes), *found = NULL;
+    if (choice == NULL) {
+        PyObject *pins = PyErr_Occurred() ? NULL : pins_of(graph);
+        found = pins == NULL ? NULL : PyTuple_Pack(3, bytes, pins, graph->order);
+        Py_XDECREF(pins);
+        Py_XDECREF(bytes);
+        return found;
+    }
+    PyObject *places = PyTuple_GET_ITEM(choice, 1), *more = PyList_New(0);
+    for (Py_ssize_t i = 0; more != NULL && i < PyTuple_GET_SIZE(places); i++) {
+        PyObject *node = PyList_GetItem(
+            graph->order, PyLong_AsSsize_t(PyTuple_GET_ITEM(places, i)));
+        if (node == NULL || PyList_Append(more, node) < 0) {
+            Py_CLEAR(more);
+        }
+    }
+    found = more == NULL ? NULL : PyTuple_Pack(2, PyTuple_GET_ITEM(choice, 0), more);
+    Py_XDECREF(more);
+    Py_DECREF(bytes);
+    return found;
+}
+
+PyObject *replay_along(PyObject *roots, PyObject *recorded, PyObject *choices, long mode)
+{
+    PyObject *all = PyList_GetSlice(roots, 0, PyList_GET_SIZE(roots)), *found = NULL;
+    for (Py_ssize_t i = 0; all != NULL && i < PyList_GET_SIZE(recorded); i++) {
+        PyObject *node = PyWeakref_GetObject(PyList_GET_ITEM(recorded, i));
+        if (node != NULL && node != Py_None && IS_NODE(node) && is_pending(node) &&
+            PyList_Append(all, node) < 0) {
+            Py_CLEAR(all);
+        }
+    }
+    if (all == NULL || PyErr_Occurred()) {
+        Py_XDECREF(all);
+        return NULL;
+    }
+    Graph graph;
+    int fits = graph_begin(&graph, all);
+    found = fits > 0 ? choice_in(&graph, roots, all, choices, mode)
+        : fits < 0 ? NULL : Py_NewRef(Py_None);
+    graph_end(&graph);
+    Py_DECREF(all);
     return found;
 }

@@ -63,7 +63,7 @@ int is_unseen(PyObject *array, Py_ssize_t owners);
 extern PyObject *asked;
 enum {
     PERMISSION, CONCURRENCY, SPANS, COUNTERS, STAND_INS, EVALUATE, OFFLOAD, COUNTS, TABLE, WATCHED,
-    FRESH, GO_ON, MODES, WITHIN, AT_HOME, STATE, REPLAYED, AT_FIRST, CHOSEN, NOTE_ELIDED, HERE,
+    FRESH, GO_ON, MODES, WITHIN, AT_HOME, STATE, REPLAYED, AT_FIRST, CHOICES, CHOSEN, NOTE_ELIDED, HERE,
     QUIET, WARN, ASKED_FIELDS
 };
 #define ASKED(which) PyTuple_GET_ITEM(asked, which)
@@ -78,9 +78,20 @@ int add_in(PyObject *object, PyObject *name, PyObject *key, long more);
 /* The number of the devices' state; -1: the user names another device than the CPU, or an error. */
 long device_state(void);
 
+/* Looks an evaluation up. None: Python looks at it (`among`: since other operations are pending
+   that may be computed along). (key, pins): the table does not have it. (kept, nodes, values,
+   (blocks, addresses)): it can be played. */
+PyObject *replay_find(PyObject *roots, PyObject *table, PyObject *recorded, PyObject *watched,
+                      long mode, int *among);
+/* Which other pending operations an evaluation computes along, as co_evaluation.py has decided
+   before: (rule or None, nodes). (key, pins, nodes in their order): it is not known. None: Python
+   looks at it. */
+PyObject *replay_along(PyObject *roots, PyObject *recorded, PyObject *choices, long mode);
+
 /* An evaluation that was done before, again. `others`: recorded operations of which no other may
    be pending, or None; `waits`: a caller waits for it. None: Python looks at it. (key, pins): it is
-   not kept. Else it is done: a list of the exceptions that arose. */
+   not kept. (key, pins, nodes): whether others are computed along is not known. Else it is done: a
+   list of the exceptions that arose. */
 PyObject *again(PyObject *roots, PyObject *others, PyObject *recorded, PyObject *rule, int waits);
 /* The same by NumPy's loops, where the structure is fresh: 1, 0: not done, -1: an error. */
 int plain_again(PyObject *key, PyObject *roots, PyObject *rule, PyObject *recorded);

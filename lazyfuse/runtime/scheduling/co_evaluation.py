@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any
 from weakref import ref
 
 import numpy as np
@@ -20,6 +21,7 @@ from lazyfuse import config
 from lazyfuse.codegen.graph import references
 from lazyfuse.codegen.graph.node import Memory, Node
 from lazyfuse.codegen.table import ops
+from lazyfuse.devices.caches import memo
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.scheduling.flush import Pending
@@ -48,6 +50,27 @@ def together(pending: list[Node], rule: Rule, recorded: Pending) -> tuple[Rule, 
             more = reading_outputs(pending, recorded.nodes, recorded.frontier)
             return (decisions.READING_OUTPUTS, more) if more else None
     return None
+
+
+choices: dict[bytes, tuple[Rule | None, tuple[int, ...], list[Any]]] = memo(
+    "runtime.scheduling.co_evaluation.choices", 1024
+)
+"""By the key of all that is pending (native/capture/bind.c): why and which of its nodes are brought
+along, and what the key names by address."""
+config.on_any_change(lambda _: choices.clear())
+
+
+def keep(
+    key: bytes, pins: list[Any], nodes: list[Node], along: tuple[Rule, list[Node]] | None
+) -> None:
+    """Keep what was decided, for C. `nodes`: those that the key describes; empty afterwards, since
+    an evaluation counts who holds its operands.
+    """
+    rule, more = along or (None, [])
+    places = {id(node): at for at, node in enumerate(nodes)}
+    if all(id(node) in places for node in more):
+        choices[key] = rule, tuple([places[id(node)] for node in more]), pins
+    nodes.clear()
 
 
 def _are_read(nodes: list[Node]) -> bool:

@@ -122,6 +122,9 @@ def in_full(nodes: Sequence[Node], rule: Rule, found: Any = UNSOUGHT) -> None:
             more: list[Node] = []
             if len(recorded.nodes) > 1 or recorded.overdue:
                 along = together(pending, rule)
+                if found is not None and len(found) == 3:
+                    co_evaluation.keep(*found, along)
+                    found = None
                 if along and not (concurrency.under_way and concurrency.meets(along[1])):
                     report.totals.decisions[along[0]] += 1
                     more = along[1]
@@ -160,8 +163,8 @@ def _set_up() -> None:
             vars(conditions), vars(concurrency), vars(spans), vars(report), vars(stand_ins),
             globals(), vars(offload), counters, evaluations.kept, elision.watched,
             fresh.by_key, native_replay.go_on, rules, hardware.innermost, hardware.AT_HOME, _state,
-            decisions.REPLAYED, decisions.FRESH, elision.chosen, _note_elided, here, quiet,
-            fp_flags.warn_for_all,
+            decisions.REPLAYED, decisions.FRESH, co_evaluation.choices, elision.chosen,
+            _note_elided, here, quiet, fp_flags.warn_for_all,
         )
     )  # fmt: skip
 
