@@ -15,7 +15,7 @@ import lazyfuse
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.execution import program_tiers
 from lazyfuse.runtime.placement import devices
-from lazyfuse.runtime.scheduling import eager_rules, evaluate
+from lazyfuse.runtime.scheduling import evaluate
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Way = Callable[[str, list[Array]], Array]
@@ -50,15 +50,12 @@ def _recorded(languages: tuple[str, ...], **options: Any) -> Iterator[Way]:
             raise LookupError(f"{name} of {arguments[0].dtype}: {dict(counters.totals.fallbacks)}")
         return np.asarray(value)
 
-    direct = eager_rules.EAGER_ELEMENTS
-    eager_rules.EAGER_ELEMENTS = 0
     with lazyfuse.options(eager_below=0, **options):
         devices.reopen()
         evaluate.clear_plans()
         try:
             yield call
         finally:
-            eager_rules.EAGER_ELEMENTS = direct
             lazyfuse.synchronize()
             devices.reopen()
             evaluate.clear_plans()

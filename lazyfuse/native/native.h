@@ -653,7 +653,7 @@ Offered replay_setup;
    it, -1: an error. */
 int plain_run(PyObject *roots);
 /* Whether this thread's evaluation may be done again in C: no other thread evaluates, no call is
-   traced, no array lies in chunks. */
+   traced, no array lies in chunks. 0 with an exception: an interrupt. */
 int is_alone(void);
 /* As `Pending.reset`; -1: an error. */
 int reset_recorded(PyObject *pending);

@@ -37,7 +37,7 @@ from lazyfuse.runtime.numerics import narrow_precision
 from lazyfuse.runtime.placement import calibrate_cpu, devices, library_calls, offload
 from lazyfuse.runtime.placement.offload import Choice
 from lazyfuse.runtime.placement.plan_sizes import SizedPlan
-from lazyfuse.runtime.scheduling import eager_rules, elision, evaluate, recompute
+from lazyfuse.runtime.scheduling import elision, evaluate, recompute
 from lazyfuse.runtime.scheduling.recompute import Decision
 from lazyfuse.tools import describe_kernel as schedule
 from lazyfuse.tools import explain_boxes, explain_html
@@ -46,7 +46,6 @@ from lazyfuse.tools.explain_boxes import Box
 
 HOST = "host"
 NOTHING = ("no", "at all")  # if a device has no language, or none that can express the kernel
-DIRECTLY = "in NumPy, one operation after the other; larger arrays would run so:"
 
 
 @dataclass(frozen=True)
@@ -138,11 +137,6 @@ class Explanation:
     tasks: list[str] = field(default_factory=list)  # of arrays in chunks, by stage
     boxes: tuple[Box, ...] = field(default=(), repr=False)  # the same as a picture
 
-    @property
-    def directly(self) -> bool:
-        """Whether NumPy does the operations at once."""
-        return decisions.FEW in self.rules or decisions.LONE_CALL in self.rules
-
     def __str__(self) -> str:
         rules = [f"rule {rule}" for rule in self.rules]
         if self.tasks:
@@ -159,8 +153,6 @@ class Explanation:
             f"{self.recorded} recorded operations, {self.planned} after planning, "
             f"{len(self.kernels)} kernel{'s' * (len(self.kernels) != 1)}"
         ]
-        if self.directly:
-            lines.insert(0, DIRECTLY)
         if self.choice is not None:
             lines.append(f"device {self.choice}")
         for number, kernel in enumerate(self.kernels):
@@ -223,7 +215,7 @@ def explain_nodes(nodes: Sequence[Node]) -> Explanation:
         plan.recorded,
         planned,
         choice,
-        _rules(pending, plan, device, elided.rule, recording),
+        _rules(pending, plan, elided.rule, recording),
         library=library,
         routines=looped,
         chains=[
@@ -237,12 +229,10 @@ def explain_nodes(nodes: Sequence[Node]) -> Explanation:
 
 
 def _rules(
-    pending: list[Node], plan: Plan, device: Device, elided: Rule | None, recording: Recording
+    pending: list[Node], plan: Plan, elided: Rule | None, recording: Recording
 ) -> tuple[Rule, ...]:
     """The scheduler's decisions about an evaluation, in the order of the list."""
     found = {elided}
-    if at_once := eager_rules.pending_nodes(pending, device is devices.cpu()):
-        found.add(at_once[0])
     if together := evaluate.together(pending, decisions.GATHER):
         found.add(together[0])
     if any(each.recompute for each in recompute.decisions(plan, recording)):

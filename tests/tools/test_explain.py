@@ -136,18 +136,6 @@ def test_opencl_kernels_are_named_D6_U3() -> None:
     assert f"device {kernel.device}: pinned by" in str(why)
 
 
-def test_what_numpy_does_at_once_is_said_to_be_D1() -> None:
-    x = np.array(numpy.ones(50_000))
-    with np.options(device="cpu", validate=False, fusion=True):
-        few = np.explain(x * 2.0)
-        many = np.explain(value(50_000))
-    assert few.directly
-    assert str(few).startswith("in NumPy, one operation after the other")
-    assert f"rule {decisions.FEW}" in str(few)
-    assert len(few.kernels) == 1, "the plan that larger arrays get is still there"
-    assert not many.directly
-
-
 def test_rules_are_told_U3() -> None:
     real = numpy.linspace(1.0, 2.0, N)
     x = np.array(real)

@@ -486,7 +486,7 @@ static int may_join(PyObject *node)
     return reduces || size <= SMALL;
 }
 
-enum { AMONG = 2 };
+enum { AMONG = 2, HOLDERS = 16 };
 
 /* 1 if the evaluation is all that there is to do and nothing has to be looked at: no recorded node
    beside it may be computed with it, and it reads no value of `watched`. AMONG: others may be; 0:
@@ -646,8 +646,11 @@ static PyObject *choice_in(Graph *graph, PyObject *roots, PyObject *all, PyObjec
     for (Py_ssize_t i = 0; fits > 0 && i < PyList_GET_SIZE(all); i++) {
         PyObject *node = PyList_GET_ITEM(all, i);
         Py_ssize_t index = graph->table.entries[entry_place(&graph->table, node)].index;
-        /* whether an exported value has readers depends on who holds it */
-        fits = put(key, index) < 0 || (i < count && put(key, Py_REFCNT(node)) < 0) ? -1 : 1;
+        int holders = 0; /* whether an exported value has readers depends on who holds it */
+        while (i < count && holders < HOLDERS && is_held_beyond(node, holders)) {
+            holders++;
+        }
+        fits = put(key, index) < 0 || put(key, holders) < 0 ? -1 : 1;
     }
     fits = fits < 0 ? -1 : put_nodes(graph);
     if (fits <= 0) {

@@ -161,7 +161,8 @@ PyObject *evaluate_nodes(PyObject *Py_UNUSED(module), PyObject *const *args, Py_
         }
     }
     if (roots == NULL) {
-        return PyObject_Vectorcall(hooks.evaluate_in_full, args, 2, NULL);
+        return PyErr_Occurred() ? NULL
+            : PyObject_Vectorcall(hooks.evaluate_in_full, args, 2, NULL);
     }
     int done = 0;
     if (PyList_GET_SIZE(roots) > 0 && (done = section_begin(ASKED(QUIET))) == 0) {

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lazyfuse import config
-from lazyfuse.devices.caches import memo, register
+from lazyfuse.devices.caches import register
 from lazyfuse.runtime.capture import tier_up
 from lazyfuse.runtime.execution import concurrency
 
@@ -41,11 +41,7 @@ Kept = tuple[
 replay, its sizes; what the key names by address; what is elided: the state and the choice of
 elision.py."""
 
-OFTEN = 8
-"""Turns of an evaluation after which it is planned, however small it is: a replay is cheap."""
-
 kept: dict[bytes, Kept] = {}
-_turns: dict[bytes, int] = memo("runtime.capture.evaluations.turns", LIMIT)
 
 
 def keep(
@@ -72,19 +68,9 @@ def keep(
     kept[key] = program, cache.size, cache.operands, *found
 
 
-def comes_round(missed: Missed) -> bool:
-    """Whether an evaluation that is not kept has come round often; counts its turns."""
-    key = missed[0]
-    turns = _turns.get(key, 0)
-    if turns < OFTEN:
-        _turns[key] = turns + 1
-    return turns >= OFTEN
-
-
 def forget(value: object = None) -> None:
     """Forget every evaluation."""
     kept.clear()
-    _turns.clear()
 
 
 config.on_any_change(forget)

@@ -250,14 +250,6 @@ SMALL_WRITE = _rule(
     EAGER, "small write", "few elements are written, and recorded work reads none of the old ones",
     "arrays.eager_policy", "eager_below",
 )  # fmt: skip
-FEW = _rule(
-    EAGER, "few", "NumPy is done with so few exact operations before a plan is looked up",
-    "runtime.scheduling.eager_rules",
-)  # fmt: skip
-LONE_CALL = _rule(
-    EAGER, "lone call", "one call of NumPy's on values that are there needs no plan",
-    "runtime.scheduling.eager_rules",
-)  # fmt: skip
 FRESH = _rule(
     EAGER, "fresh", "a new structure of exact operations is planned once it has taken some time",
     "runtime.scheduling.fresh", "plan_after",

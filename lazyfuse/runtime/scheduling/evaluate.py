@@ -46,7 +46,6 @@ from lazyfuse.runtime.placement import offload, pending_launches, residency
 from lazyfuse.runtime.scheduling import (
     co_evaluation,
     compound_calls,
-    eager_rules,
     elision,
     flush,
     fresh,
@@ -123,7 +122,9 @@ def in_full(nodes: Sequence[Node], rule: Rule, found: Any = UNSOUGHT) -> None:
             if len(recorded.nodes) > 1 or recorded.overdue:
                 along = together(pending, rule)
                 if found is not None and len(found) == 3:
-                    co_evaluation.keep(*found, along)
+                    key, pins, order = found
+                    co_evaluation.keep(key, pins, order, along)
+                    del order
                     found = None
                 if along and not (concurrency.under_way and concurrency.meets(along[1])):
                     report.totals.decisions[along[0]] += 1
@@ -363,16 +364,9 @@ def _evaluate(
         counters["evaluations"] += 1
     else:
         _device(pending[0], rule)
-    # the likelier case first: a single operation is NumPy's, several operations have run before
-    early = not usual or len(here.recorded.nodes) == 1
-    found = None
-    often = missed is not None and evaluations.comes_round(missed)  # then a replay is faster
-    if early and not often:
-        on_cpu = usual or hardware.current() is hardware.cpu()
-        found = eager_rules.pending_nodes(pending, on_cpu)
     recording = plan = None
     elided = elision.NOTHING
-    if usual and found is None:
+    if usual:
         recording = linearize(pending)
         elided, plan = elision.elide(recording, pending, known, rule is not decisions.LOOP)
         if plan is not None and plan.costly:
@@ -394,13 +388,6 @@ def _evaluate(
                 del recording  # nodes that only it kept are not pending any more
                 _note_elided(elided, raised)
                 return raised
-    if not (early or often):
-        found = eager_rules.pending_nodes(pending, on_cpu=True)
-    if found is not None:
-        del recording
-        if apart is not None:
-            apart.begin(found[1], None)
-        return _in_numpy(functools.partial(one_by_one.run, *found))
     new = plan is None and apart is None and elided.rule is None
     if new and recording is not None and fresh.is_numpys(recording):
         report.totals.flushes[rule] += 1

@@ -14,7 +14,7 @@ import lazyfuse as lf
 from lazyfuse import config
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.placement import devices
-from lazyfuse.runtime.scheduling import eager_rules, elision, evaluate, flush
+from lazyfuse.runtime.scheduling import elision, evaluate, flush
 from tests import campaign
 
 SIDE = 40
@@ -24,7 +24,6 @@ SIDE = 40
 def every_size(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(elision, "LARGE", 16)
     monkeypatch.setattr(flush, "WORTH_A_LAUNCH", 1)
-    monkeypatch.setattr(eager_rules, "EAGER_NODES", 0)
     evaluate.clear_plans()
     with config.options(eager_below=0):
         counters.reset()
