@@ -154,6 +154,17 @@ def test_warnings_come_at_each_call() -> None:
             lf.clip(lf.array(np.ones(5000, "f4")) * 2, 0, 1e300)
 
 
+def test_numbers_that_lose_something_warn_at_each_write() -> None:
+    for _ in range(5):
+        x = lf.ones(500) * 2.0
+        with pytest.warns(np.exceptions.ComplexWarning):
+            x[..., :3] = np.complex64(1 + 2j)
+        y = lf.ones(500, np.float32) * 2
+        with pytest.warns(RuntimeWarning, match="overflow"):
+            y[1:300] = np.float64(1e300)
+        assert (float(x[0]), float(y[0])) == (1.0, 2.0)
+
+
 def test_arguments_of_other_types_are_other_calls() -> None:
     a = np.random.default_rng(1).normal(size=(300, 200))
     for turn in range(5):
