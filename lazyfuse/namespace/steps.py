@@ -12,6 +12,7 @@ Owns the making of templates; stand_ins.py has the stand-ins.
 from __future__ import annotations
 
 import functools
+import math
 import types
 from collections.abc import Callable
 from typing import Any, Final
@@ -137,8 +138,63 @@ def called_name(theirs: Any, before: dict[str, int]) -> str | None:
     return ran[0] if len(ran) == 1 else numpy_calls.name_of(theirs)
 
 
-def traced(function: Callable[..., Any], args: tuple[Any, ...], names: Any) -> Any:
-    """The template of a call, for C; None: it has none. `names`: of its last arguments, or None."""
+def traced(
+    function: Callable[..., Any], args: tuple[Any, ...], names: Any, numbers: tuple[int, ...]
+) -> Any:
+    """The template of a call, for C; None: it has none. `names`: of its last arguments, or None.
+
+    `numbers`: places of arguments that may be other numbers of their sign and type the next time.
+    The call is traced with others, too: constants that follow them are theirs. False: these numbers
+    decide more than constants.
+    """
+    found = _traced(function, args, names)
+    if found is None or not numbers:
+        return found
+    given, others = list(args), [_other(args[at], place) for place, at in enumerate(numbers)]
+    for at, number in zip(numbers, others, strict=True):
+        given[at] = number
+    again = _traced(function, tuple(given), names)
+    try:
+        same = again is not None and found[1:] == again[1:] and len(found[0]) == len(again[0])
+        mine = [args[at] for at in numbers]
+        return same and (tuple(map(_slot(mine, others), found[0], again[0])), *found[1:])
+    except (_Refused, ValueError):  # parts of arrays have no truth
+        return False
+
+
+def _other(number: Any, place: int) -> Any:
+    """Another number of the same type and sign, that no power and no count is."""
+    more = math.copysign(0.0078125 + place / 1024, number)
+    return type(number)(float(number) * 1.3125 + more)
+
+
+def _slot(mine: list[Any], others: list[Any]) -> Callable[[Node, Node], Any]:
+    """What a template has in place of a node with a value: it, or a number of the call."""
+
+    def slot(node: Node, again: Node) -> Any:
+        one, other = node.value, again.value
+        assert one is not None
+        assert other is not None
+        if (
+            one.dtype is other.dtype
+            and one.tobytes() == other.tobytes()
+            and one.shape == other.shape
+        ):
+            return node
+        for at, (number, changed) in enumerate(zip(mine, others, strict=True)):
+            is_one = node.op is again.op is ops.SCALAR and node.dtype is again.dtype
+            if is_one and one == _cast(number, one) and other == _cast(changed, one):
+                return at, node.dtype
+        raise _Refused
+
+    return slot
+
+
+def _cast(number: Any, like: Any) -> Any:
+    return np.asarray(number).astype(like.dtype)
+
+
+def _traced(function: Callable[..., Any], args: tuple[Any, ...], names: Any) -> Any:
     trace = _Trace()
     try:
         values = [trace.given(each) for each in args]

@@ -17,8 +17,7 @@ enum { AXES = 32 };
 
 /* What the op table says of an op; it lives as long as the module. */
 typedef struct {
-    PyObject *op, *name, *call; /* `call`: NumPy's ufunc, once it was asked for */
-    Loops *loops;
+    PyObject *op, *name;
     unsigned char most[TYPES]; /* times `eager_below`: elements for NumPy; 0: inexact, or none */
 } Row;
 
@@ -401,29 +400,6 @@ PyObject *exported_call(PyObject *op, const Loops *loops, PyObject *call, PyObje
             count_run(row_of(op)->name);
         }
     }
-    let_go(there, count);
-    return found;
-}
-
-PyObject *called_at_once(PyObject *op, PyObject *const *args, int count)
-{
-    There there[2] = {{NULL}};
-    Result result;
-    Row *row = row_of(op);
-    if (row != NULL && row->call == NULL) {
-        row->call = PyObject_GetAttr(op, name_ufunc);
-        row->loops = row->call == NULL || row->call == Py_None ? NULL : loops_new(row->call);
-        PyErr_Clear();
-    }
-    if (row == NULL || row->loops == NULL || !IS_BOUND || !look_at_all(args, count, there)) {
-        return NULL;
-    }
-    int fits = broadcast_values(there, count, &result);
-    for (int at = 0; at < count; at++) {
-        int type = there[at].array ? plain_type((PyArrayObject *)there[at].value) : -1;
-        fits &= !there[at].array || (type >= 0 && row->most[type] > 0);
-    }
-    PyObject *found = fits ? call_on(row->call, row->loops, there, count, &result) : NULL;
     let_go(there, count);
     return found;
 }

@@ -1,5 +1,5 @@
-/* Indexing of arrays: by NumPy at once where they are eager; record.c and record_writes.c
-   index recorded ones, exported.c exported memory, and Python (indexing.py) does the rest. */
+/* Indexing of arrays: by NumPy at once where they are eager; record.c takes parts of recorded ones,
+   exported.c writes to exported memory, and Python (indexing.py) does the rest. */
 
 #include "record.h"
 
@@ -545,15 +545,12 @@ static int set_item(PyObject *x, PyObject *key, PyObject *value)
         }
     }
     else if (EAGER(x) == Py_None) {
-        int recorded = part_set((Core *)x, key, value);
-        if (recorded == 0) {
-            recorded = recorded_write((Core *)x, key, value);
+        int written = part_set((Core *)x, key, value);
+        if (written == 0 && is_basic(key)) {
+            written = exported_write((Core *)x, key, value);
         }
-        if (recorded == 0 && is_basic(key)) {
-            recorded = exported_write((Core *)x, key, value);
-        }
-        if (recorded != 0) {
-            return recorded < 0 ? -1 : 0;
+        if (written != 0) {
+            return written < 0 ? -1 : 0;
         }
     }
     done = step_call(hooks.set_item, args, 3, NULL, 0);

@@ -665,13 +665,8 @@ int reset_recorded(PyObject *pending);
 PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *other, int swapped,
                           int is_operator);
 PyObject *recorded_unary(PyObject *op, PyObject *loops, Core *self);
-/* The same in place, or with `out`: 1, 0 where Python does it, -1 with an exception. */
-int recorded_inplace(PyObject *op, PyObject *loops, Core *self, PyObject *other);
-int recorded_into(PyObject *op, PyObject *loops, PyObject *const *args, int count, Core *out);
 /* The part that a basic key names; NULL without an exception: Python does it. */
 PyObject *recorded_view(Core *self, PyObject *key);
-/* A part becomes `value`: 1, 0 where Python does it, -1 with an exception. */
-int recorded_write(Core *self, PyObject *key, PyObject *value);
 
 /* ---------------------------------------------------------------------------------------- steps */
 
@@ -695,8 +690,6 @@ PyObject *exported_call(PyObject *op, const Loops *loops, PyObject *call, PyObje
                         int count);
 /* The same into an array: 1, 0 where Python does it, -1 with an exception. */
 int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count, Core *out);
-/* The exact operation on concrete values, in NumPy at once; NULL as above. */
-PyObject *called_at_once(PyObject *op, PyObject *const *args, int count);
 /* The values of an operand that has them, as NumPy takes it (new); NULL without an exception. */
 PyObject *value_there(PyObject *x);
 /* The memory of an array, evaluated, as the first exporter gets it (new); NULL without an

@@ -181,8 +181,7 @@ static PyObject *inplace(int which, PyObject *x, PyObject *other)
     }
     if (is_part && EAGER(self) == Py_None && o->known != NULL) {
         PyObject *args[] = {x, other};
-        int done = recorded_inplace(o->op, o->known, self, other);
-        done = done != 0 ? done : exported_into(o->op, o->call, args, 2, self);
+        int done = exported_into(o->op, o->call, args, 2, self);
         if (done != 0) {
             return done < 0 ? NULL : Py_NewRef(x);
         }

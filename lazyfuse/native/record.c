@@ -1,7 +1,7 @@
-/* Records operations that were met before: on arrays that own their values and on parts of
-   blocks. operators.py, recording.py and ufunc.py do the same, step for step. A function that
-   finds an operand of another kind leaves everything as it was and returns NULL (or 0) without
-   an exception: the Python function does it. */
+/* Records operations of one and two operands, and views, that were met before: on arrays that own
+   their values and on parts of blocks. operators.py, recording.py and ufunc.py do the same, step
+   for step. A function that finds an operand of another kind leaves everything as it was and
+   returns NULL (or 0) without an exception: the Python function does it. */
 
 #include "native.h"
 
@@ -193,6 +193,13 @@ static PyObject *known_constant(PyObject *number, PyObject *dtype)
     return Py_XNewRef(node);
 }
 
+PyObject *number_node(PyObject *number, PyObject *dtype)
+{
+    PyObject *node = known_constant(number, dtype);
+    return node != NULL || PyErr_Occurred() ? node
+        : PyObject_CallFunctionObjArgs(hooks.constant, number, dtype, NULL);
+}
+
 PyObject *node_of(Given *given, PyObject *loop, int at)
 {
     Core *x = (Core *)given->object;
@@ -211,10 +218,7 @@ PyObject *node_of(Given *given, PyObject *loop, int at)
     if (dtype == NULL) {
         return NULL;
     }
-    PyObject *node = known_constant(given->object, dtype);
-    if (node == NULL && !PyErr_Occurred()) {
-        node = PyObject_CallFunctionObjArgs(hooks.constant, given->object, dtype, NULL);
-    }
+    PyObject *node = number_node(given->object, dtype);
     Py_DECREF(dtype);
     if (node == NULL && PyErr_ExceptionMatches(PyExc_OverflowError)) {
         PyErr_Clear(); /* too large for the dtype: another function raises */
@@ -387,4 +391,72 @@ PyObject *recorded_view(Core *self, PyObject *key)
     }
     return make_part(self, make_view((PyArrayObject *)self->view, g.nd, g.dims, g.strides,
                                      (char *)hooks.origin + g.offset));
+}
+
+/* --------------------------------------------------------------------------------------- writes */
+
+/* As `Storage.replace`, or a new node for an array that owns its values; steals `node`. -1: an
+   error. */
+int become(Core *x, PyObject *node)
+{
+    if (node == NULL) {
+        return -1;
+    }
+    if (x->node != Py_None) {
+        Py_SETREF(x->node, Py_NewRef(node));
+    }
+    else {
+        PyObject *storage = x->storage, *reals = STORAGE(storage, reals);
+        Py_SETREF(STORAGE(storage, node), Py_NewRef(node));
+        Py_SETREF(STORAGE(storage, value), Py_NewRef(Py_None));
+        Py_SETREF(STORAGE(storage, flat), Py_NewRef(Py_None));
+        if (!is_empty(reals)) {
+            PyObject *fresh = reals_new();
+            if (fresh == NULL) {
+                Py_DECREF(node);
+                return -1;
+            }
+            Py_INCREF(reals);
+            Py_SETREF(STORAGE(storage, reals), fresh);
+            reals_clear(reals); /* arrays that hold the old table find it empty */
+            Py_DECREF(reals);
+        }
+    }
+    PyObject *done = PyObject_CallOneArg(hooks.note, node);
+    Py_DECREF(node);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 1;
+}
+
+/* Writes refer to the values before them: one thread at a time, as in ndarray.write_region. 1:
+   this thread has the lock, 0: Python does it, -1: an error. */
+int lock_writes(void)
+{
+    PyObject *listeners = hooks.acquire == NULL || hooks.release == NULL || hooks.tracing == NULL
+        ? NULL : PyDict_GetItemWithError(hooks.tracing, name_listeners);
+    if (!may_record() || listeners == NULL || !PyTuple_CheckExact(listeners) ||
+        PyTuple_GET_SIZE(listeners) != 0) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    PyObject *done = drop_threads() < 0 ? NULL : PyObject_CallNoArgs(hooks.acquire);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 1;
+}
+
+int unlock_writes(int result)
+{
+    PyObject *kind, *error, *trace, *done;
+    PyErr_Fetch(&kind, &error, &trace);
+    done = PyObject_CallNoArgs(hooks.release);
+    if (done == NULL) {
+        result = -1;
+        Py_XDECREF(kind);
+        Py_XDECREF(error);
+        Py_XDECREF(trace);
+    }
+    else {
+        Py_DECREF(done);
+        PyErr_Restore(kind, error, trace);
+    }
+    return result;
 }

@@ -125,6 +125,8 @@ PyObject *storage_node(Core *x);
 int is_fresh(PyObject *storage, PyObject *node);
 /* As `Storage.read` (new). */
 PyObject *read_storage(PyObject *storage);
+/* A number as a node of a dtype (new). */
+PyObject *number_node(PyObject *number, PyObject *dtype);
 /* An operand as a node (new); NULL without an exception: Python does it. */
 PyObject *node_of(Given *given, PyObject *loop, int at);
 /* The shape to which operands are broadcast; 0: they do not fit. */

@@ -302,10 +302,6 @@ static PyObject *answer(PyObject *x, PyObject *const *args, size_t flags, PyObje
         if (memory != NULL) {
             done = into(self, args[0], nin == 1 ? NULL : args[1], out, memory);
         }
-        if (done == 0 && !IS_DIRECT(out) && is_known(self)) {
-            done = recorded_into(PyTuple_GET_ITEM(self->rows, 0), self->known, args, (int)nin,
-                                 (Core *)out);
-        }
         PyObject *op = done == 0 && EAGER(out) == Py_None ? only_op(self) : NULL;
         if (op != NULL) {
             done = exported_into(op, self->call, args, (int)nin, (Core *)out);

@@ -154,6 +154,48 @@ def test_warnings_come_at_each_call() -> None:
             lf.clip(lf.array(np.ones(5000, "f4")) * 2, 0, 1e300)
 
 
+NUMBERED: dict[str, Callable[..., Any]] = {
+    "clip": lambda xp, x, p, q: xp.clip(x, p, q),
+    "where": lambda xp, x, p, q: xp.where(x > p, x, q),
+    "one number twice": lambda xp, x, p, q: xp.clip(x, p, p),
+    "function of it": lambda xp, x, p, q: xp.isclose(x, p, rtol=abs(q)),
+    "out": lambda xp, x, p, q: xp.multiply(x, q, out=xp.empty_like(x)),
+    "part": lambda xp, x, p, q: (lambda y: (y.__setitem__(slice(9, 60), q), y)[1])(x * 2),
+    "power": lambda xp, x, p, q: abs(x) ** q,
+    "nan_to_num": lambda xp, x, p, q: xp.nan_to_num(x, nan=p, posinf=q),
+    "full_like": lambda xp, x, p, q: xp.full_like(x, q) + x,
+}
+
+
+@pytest.mark.parametrize("kind", [float, np.float64, np.float32])
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize("name", NUMBERED)
+def test_other_numbers_are_the_same_call(name: str, dtype: str, kind: Any) -> None:
+    call = NUMBERED[name]
+    random = np.random.default_rng(7)
+    a = random.normal(size=(20, 30)).astype(dtype)
+    x = lf.array(a) * 1
+    for turn in range(14):
+        p, q = (kind(each) for each in random.normal(size=2))
+        if turn > 10:  # powers, counts, and what float32 cannot hold
+            p, q = kind(-1.0), kind((0.5, 2.0, 1e-30)[turn - 11])
+        expected, found = np.asarray(call(np, a, p, q)), np.asarray(call(lf, x, p, q))
+        assert found.dtype == expected.dtype
+        if name == "power" or not np.array_equal(found, expected):
+            np.testing.assert_allclose(found, expected, rtol=1e-6 if dtype == "f4" else 1e-14)
+            assert name == "power"
+
+
+def test_numbers_that_differ_fill_no_table() -> None:
+    x = lf.array(np.arange(600.0)) * 1
+    before, done = base.NATIVE.steps_count()
+    for turn in range(50):
+        lf.clip(x, -0.3 - turn / 7, 0.7 + turn / 7)
+    after, now = base.NATIVE.steps_count()
+    assert after - before <= 3
+    assert now - done >= 40
+
+
 def test_numbers_that_lose_something_warn_at_each_write() -> None:
     for _ in range(5):
         x = lf.ones(500) * 2.0

@@ -4,7 +4,7 @@
 
 /* The nodes that a call makes, in tuples that Python has made (steps.py). */
 typedef struct {
-    PyObject *numbers; /* nodes with values */
+    PyObject *numbers; /* nodes with values, or pairs: a number of the call, its dtype */
     PyObject *nodes; /* of each node: op, positions of sources, arg, shape, dtype, perm, placed */
     PyObject *writes; /* pairs: an operand, the position of its new values */
     PyObject *result; /* kind, and what it is of */
@@ -130,11 +130,22 @@ static PyObject *result_again(PyObject *result, PyObject *const *operands, PyObj
     return x;
 }
 
+/* A number of a template (new). */
+static PyObject *number_again(PyObject *number, const Call *call, PyObject *const *args)
+{
+    if (!PyTuple_CheckExact(number)) {
+        return Py_NewRef(number);
+    }
+    Py_ssize_t which = PyLong_AsSsize_t(PyTuple_GET_ITEM(number, 0));
+    return number_node(args[call->numbers[which]], PyTuple_GET_ITEM(number, 1));
+}
+
 /* The nodes, and what they are written to; 0: nothing was done, -1 with an exception. */
-static int values_again(const Template *from, PyObject *const *operands, int count,
+static int values_again(const Template *from, const Call *call, PyObject *const *args,
                         PyObject **values)
 {
-    int made = 0;
+    PyObject *const *operands = call->operands;
+    int made = 0, count = call->operands_count;
     Places places = {.where = NULL, .count = 0};
     for (; made < count; made++) {
         values[made] = input_of((Core *)operands[made]);
@@ -143,7 +154,10 @@ static int values_again(const Template *from, PyObject *const *operands, int cou
         }
     }
     for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(from->numbers); at++) {
-        values[made++] = Py_NewRef(PyTuple_GET_ITEM(from->numbers, at));
+        values[made] = number_again(PyTuple_GET_ITEM(from->numbers, at), call, args);
+        if (values[made++] == NULL) {
+            return -1;
+        }
     }
     if (PyTuple_GET_SIZE(from->nodes) > 0 && (places.where = find_caller()) == NULL) {
         return -1;
@@ -180,9 +194,11 @@ static int template_read(PyObject *made, Template *to)
         ? 0 : -1;
 }
 
-PyObject *template_follow(PyObject *made, PyObject **operands, int count)
+PyObject *template_follow(PyObject *made, Call *call, PyObject *const *args)
 {
     Template from;
+    PyObject **operands = call->operands;
+    int count = call->operands_count;
     PyObject *values[MOST_VALUES] = {NULL}, *result = NULL;
     if (template_read(made, &from) < 0) {
         return NULL;
@@ -194,7 +210,7 @@ PyObject *template_follow(PyObject *made, PyObject **operands, int count)
     for (int at = 0; at < count; at++) {
         Py_INCREF(operands[at]); /* code of others may run in between */
     }
-    int done = values_again(&from, operands, count, values);
+    int done = values_again(&from, call, args, values);
     done = lock ? unlock_writes(done) : done;
     if (done > 0) {
         result = result_again(from.result, operands, values);

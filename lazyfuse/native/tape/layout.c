@@ -9,7 +9,8 @@
 
 /* What a word begins. */
 enum {
-    OWNED = 1, PART_OF, EAGER_ONE, AGAIN, INTEGER, FLOATING, COMPLEX, ITSELF, SLICE, SEQUENCE, NUMPYS
+    OWNED = 1, PART_OF, EAGER_ONE, AGAIN, INTEGER, FLOATING, COMPLEX, ITSELF, SLICE, SEQUENCE, NUMPYS,
+    FREE_NUMBER
 };
 
 static int put(Call *call, uint64_t word)
@@ -160,6 +161,27 @@ static int put_float(Call *call, double value)
     return (isinf(value) || !(fabs(value) > FLT_MAX)) && put(call, bits); /* NumPy may warn of it */
 }
 
+/* Whether functions do the same with a number as with others of its sign: 0.5, 1, 2 and other whole
+   numbers are powers, axes and counts; what float32 cannot hold may warn. */
+static int is_free_number(PyObject *x)
+{
+    double value = PyFloat_Check(x) ? PyFloat_AS_DOUBLE(x)
+        : Py_IS_TYPE(x, &PyFloatArrType_Type) ? (double)PyArrayScalar_VAL(x, Float) : 0.0;
+    int plain = PyFloat_CheckExact(x) || Py_IS_TYPE(x, &PyDoubleArrType_Type) ||
+                Py_IS_TYPE(x, &PyFloatArrType_Type);
+    return plain && fabs(value) >= FLT_MIN && fabs(value) <= FLT_MAX && value != rint(value) &&
+           fabs(value) != 0.5;
+}
+
+/* A number by its type and sign. */
+static int put_free_number(Call *call, PyObject *x, int place)
+{
+    call->numbers[call->numbers_count++] = place;
+    double value = PyFloat_Check(x) ? PyFloat_AS_DOUBLE(x) : (double)PyArrayScalar_VAL(x, Float);
+    return put(call, FREE_NUMBER | (uint64_t)(value < 0.0) << 8) &&
+           hold(call, (PyObject *)Py_TYPE(x));
+}
+
 /* One of NumPy's numbers of a plain dtype: by its bytes. */
 static int put_numpys(Call *call, PyObject *x)
 {
@@ -225,11 +247,12 @@ static int put_value(Call *call, PyObject *x, int depth)
 }
 
 int describe_call(Call *call, PyObject *function, PyObject *const *args, Py_ssize_t count,
-                  PyObject *names, Py_ssize_t fixed)
+                  PyObject *names, Py_ssize_t fixed, int by_value)
 {
     Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
     call->count = 0;
     call->holds = call->operands_count = call->waits = call->is_settled = 0;
+    call->numbers_count = by_value ? MOST_NUMBERS : 0;
     if (!hold(call, function) || !put(call, (uint64_t)(count << 8 | named)) ||
         !put(call, (uint64_t)ignored_errors())) {
         return 0;
@@ -237,15 +260,17 @@ int describe_call(Call *call, PyObject *function, PyObject *const *args, Py_ssiz
     for (Py_ssize_t at = 0; at < count + named; at++) {
         int known = at < fixed ? hold(call, args[at])
             : (at < count || hold(call, PyTuple_GET_ITEM(names, at - count))) &&
-              put_value(call, args[at], 0);
+              (call->numbers_count < MOST_NUMBERS && is_free_number(args[at])
+                   ? put_free_number(call, args[at], (int)at) : put_value(call, args[at], 0));
         if (!known) {
             PyErr_Clear(); /* hash of a type, or a number that is too large */
             return 0;
         }
     }
+    call->numbers_count = by_value ? 0 : call->numbers_count;
     int recorded = 0; /* eager arrays alone are NumPy's */
     for (int at = 0; at < call->operands_count; at++) {
         recorded |= !IS_DIRECT(call->operands[at]);
     }
-    return recorded && put(call, (uint64_t)call->is_settled);
+    return recorded && put(call, (uint64_t)call->is_settled | (uint64_t)by_value << 1);
 }

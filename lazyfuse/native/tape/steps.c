@@ -11,6 +11,7 @@ typedef struct {
     uint64_t hash;
     Py_ssize_t count;
     int holds, visits; /* visits below zero: it is not recorded the same way each time */
+    int by_value; /* whether its numbers decide what is recorded */
     PyObject *template; /* NULL: none yet */
     PyObject *called; /* the name under which calls are counted, if they are NumPy's at once */
     PyObject **held;
@@ -136,16 +137,26 @@ static int trace(const Call *call, uint64_t hash, PyObject *function, PyObject *
     if (given == NULL) {
         return -1;
     }
-    tracing_thread = PyThread_get_thread_ident();
-    PyObject *made = PyObject_CallFunctionObjArgs(
-        hooks.traced, function, given, names == NULL ? Py_None : names, NULL);
-    tracing_thread = 0;
+    PyObject *numbers = PyTuple_New(call->numbers_count), *made = NULL;
+    for (int at = 0; numbers != NULL && at < call->numbers_count; at++) {
+        PyTuple_SET_ITEM(numbers, at, PyLong_FromLong(call->numbers[at]));
+    }
+    if (numbers != NULL) {
+        tracing_thread = PyThread_get_thread_ident();
+        made = PyObject_CallFunctionObjArgs(
+            hooks.traced, function, given, names == NULL ? Py_None : names, numbers, NULL);
+        tracing_thread = 0;
+    }
+    Py_XDECREF(numbers);
     Py_DECREF(given);
     if (made == NULL) {
         return -1;
     }
     Step *step = *place_of(call, hash);
-    if (step != NULL && made == Py_None) {
+    if (step != NULL && made == Py_False) {
+        step->by_value = 1;
+    }
+    else if (step != NULL && made == Py_None) {
         step->visits = -LATER;
     }
     else if (step != NULL) {
@@ -211,7 +222,7 @@ static PyObject *again(Step *step, Call *call, PyObject *theirs, PyObject *const
     PyObject *found = NULL;
     if (step->template != NULL) {
         PyObject *template = Py_NewRef(step->template);
-        found = template_follow(template, call->operands, call->operands_count);
+        found = template_follow(template, call, args);
         Py_DECREF(template);
     }
     else if (step->called != NULL && theirs != NULL) {
@@ -240,12 +251,19 @@ PyObject *step_function(PyObject *function, PyObject *theirs, PyObject *const *a
         : PyDict_GetItemWithError(hooks.tracing, name_listeners);
     if (listeners == NULL || !PyTuple_CheckExact(listeners) || PyTuple_GET_SIZE(listeners) != 0 ||
         stretch_thread != 0 || !may_record() ||
-        !describe_call(&call, function, args, count, names, fixed) ||
+        !describe_call(&call, function, args, count, names, fixed, 0) ||
         (call.is_settled && theirs == NULL)) {
         return PyObject_Vectorcall(function, args, flags, names);
     }
     uint64_t hash = hash_of(&call);
     Step *step = *place_of(&call, hash);
+    if (step != NULL && step->by_value) {
+        if (!describe_call(&call, function, args, count, names, fixed, 1)) {
+            return PyObject_Vectorcall(function, args, flags, names);
+        }
+        hash = hash_of(&call);
+        step = *place_of(&call, hash);
+    }
     if (step == NULL && (step = step_new(&call, hash)) == NULL) {
         return PyObject_Vectorcall(function, args, flags, names);
     }

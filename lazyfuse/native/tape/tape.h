@@ -9,7 +9,8 @@
 
 #include "../record.h"
 
-enum { MOST_WORDS = 160, MOST_OPERANDS = 12, MOST_HELD = 32, MOST_VALUES = 64 };
+enum { MOST_WORDS = 160, MOST_OPERANDS = 12, MOST_HELD = 32, MOST_VALUES = 64,
+       MOST_NUMBERS = 8 };
 
 /* A call: what was decided about it depends on nothing but these words. */
 typedef struct {
@@ -19,20 +20,23 @@ typedef struct {
     int holds;
     PyObject *operands[MOST_OPERANDS]; /* arrays and lazy numbers of ours (borrowed) */
     int operands_count;
+    int numbers[MOST_NUMBERS]; /* places of arguments of which words say no more than their kind */
+    int numbers_count;
     int waits; /* whether an operand is pending */
     int is_settled; /* whether an operand has values that are NumPy's at once */
 } Call;
 
-/* Describes a call of `function`, whose first `fixed` arguments are always these objects. 0: it
-   holds something of which words do not say all. */
+/* Describes a call of `function`, whose first `fixed` arguments are always these objects. Numbers
+   are described by kind, or `by_value`. 0: it holds something of which words do not say all. */
 int describe_call(Call *call, PyObject *function, PyObject *const *args, Py_ssize_t count,
-                  PyObject *names, Py_ssize_t fixed);
+                  PyObject *names, Py_ssize_t fixed, int by_value);
 
 /* What a result is: a node's array or number, a part of an operand, the operand, a container. */
 typedef enum { AN_ARRAY, A_NUMBER, A_PART, AN_OPERAND, NOTHING, A_TUPLE, A_LIST } ResultKind;
 
-/* The call as its template says; NULL without an exception: nothing was done, Python does it. */
-PyObject *template_follow(PyObject *made, PyObject **operands, int count);
+/* The call as its template says, with these arguments; NULL without an exception: nothing was done,
+   Python does it. */
+PyObject *template_follow(PyObject *made, Call *call, PyObject *const *args);
 
 /* NumPy's function on the values of the arguments; NULL without an exception: nothing was done,
    Python does it. */
