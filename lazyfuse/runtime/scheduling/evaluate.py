@@ -119,16 +119,15 @@ def in_full(nodes: Sequence[Node], rule: Rule, found: Any = UNSOUGHT) -> None:
                         fp_flags.warn_for_all(found)
                         return
             more: list[Node] = []
-            if len(recorded.nodes) > 1 or recorded.overdue:
-                along = together(pending, rule)
-                if found is not None and len(found) == 3:
-                    key, pins, order = found
-                    co_evaluation.keep(key, pins, order, along)
-                    del order
-                    found = None
-                if along and not (concurrency.under_way and concurrency.meets(along[1])):
-                    report.totals.decisions[along[0]] += 1
-                    more = along[1]
+            alone = len(recorded.nodes) <= 1 and not recorded.overdue
+            along = None if alone else together(pending, rule)
+            if found is not None and len(found) == 3:
+                key, pins, order = found
+                co_evaluation.keep(key, pins, order, along)
+                found = order = None
+            if along and not (concurrency.under_way and concurrency.meets(along[1])):
+                report.totals.decisions[along[0]] += 1
+                more = along[1]
             if not more or not _done_together(pending, more, rule, apart):
                 _evaluate_concurrently(pending, rule, pending, apart, found)
             for node in pending:

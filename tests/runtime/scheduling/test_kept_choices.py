@@ -74,6 +74,17 @@ def test_readers_of_what_is_exported_go_on_with_it(decided: list[int]) -> None:
 
 
 @needs_native
+def test_a_copy_that_was_not_recorded_is_evaluated_beside_one_operation() -> None:
+    data = np.asfortranarray(np.random.default_rng(3).normal(size=(40, 900)))
+    x = lf.array(data, order="F")
+    for _ in range(4):
+        largest = x.max()  # all that was recorded
+        found = np.convolve(x.ravel(), [1, 2, 1])
+        np.testing.assert_array_equal(found, np.convolve(data.ravel(), [1, 2, 1]))
+        assert float(largest) == data.max()
+
+
+@needs_native
 def test_another_error_state_is_another_choice() -> None:
     data = np.random.default_rng(2).normal(size=COUNT)
 
