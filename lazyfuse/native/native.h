@@ -467,7 +467,7 @@ Offered spans_switch, spans_take, span_begin, span_end, span_skip;
     _(flush_nodes, "flush_nodes") _(flush_bytes, "flush_bytes") _(choice, "choice")                \
     _(elided, "elided") _(share, "share") _(active, "active") _(chunked, "chunked")                \
     _(overdue, "overdue") _(nodes, "nodes") _(recorded, "recorded") _(found, "found")              \
-    _(state, "_state") _(calls, "calls") _(op, "op")                                                                             \
+    _(state, "_state") _(calls, "calls") _(op, "op") _(rule, "rule")                               \
     _(entered, "entered") _(compiled_turns, "compiled_turns")                                      \
     _(compiled_seconds, "compiled_seconds")                                                        \
     _(start, "start") _(stop, "stop") _(step, "step")                                              \

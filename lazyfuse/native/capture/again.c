@@ -200,10 +200,16 @@ static int is_chosen(PyObject *elided, PyObject *nodes, PyObject *roots)
     if (elided == Py_None) {
         return 1;
     }
-    PyObject *choice = PyTuple_GET_ITEM(elided, 1);
-    PyObject *now = PyObject_GetAttr(PyTuple_GET_ITEM(elided, 0), name_choice);
-    PyObject *places = now == NULL ? NULL : PyObject_GetAttr(choice, name_elided);
-    int fits = places == NULL ? -1 : now == choice && PyTuple_CheckExact(places);
+    PyObject *choice = PyTuple_GET_ITEM(elided, 1), *state = PyTuple_GET_ITEM(elided, 0);
+    PyObject *now = PyObject_GetAttr(state, name_choice), *rule = PyObject_GetAttr(state, name_rule);
+    PyObject *own = PyObject_GetAttr(choice, name_rule);
+    PyObject *places = now == NULL || rule == NULL || own == NULL ? NULL
+        : PyObject_GetAttr(choice, name_elided);
+    /* what is cheap follows from the structure alone */
+    int fits = places == NULL ? -1
+        : rule == own && (now == choice || own == ASKED(CHEAP)) && PyTuple_CheckExact(places);
+    Py_XDECREF(rule);
+    Py_XDECREF(own);
     for (Py_ssize_t at = 0; fits > 0 && at < PyTuple_GET_SIZE(places); at++) {
         PyObject *node = PyList_GetItem(
             nodes, PyLong_AsSsize_t(PyTuple_GET_ITEM(places, at)));

@@ -285,6 +285,7 @@ typedef struct {
     Table table;
     PyObject *order;
     int updates; /* whether it writes into existing arrays, or has maps of indices */
+    char met[MOST_NODES]; /* pending nodes that an evaluation has left out: it is done once */
 } Graph;
 
 /* The position of the first node with the same memory: of an operand. */
@@ -445,7 +446,8 @@ static int put_pending(Graph *graph, Py_ssize_t at)
     int type = ((PyArray_Descr *)NODE(node, dtype))->type;
     if (put(key, OPERATION) < 0 || put(key, (int64_t)(intptr_t)NODE(node, op)) < 0
         || put(key, type + 256 * PyTuple_GET_SIZE(shape)) < 0
-        || put(key, keep + 2 * PyTuple_GET_SIZE(src)) < 0 || put_all(key, shape) < 0
+        || put(key, keep + 2 * graph->met[at] + 4 * PyTuple_GET_SIZE(src)) < 0
+        || put_all(key, shape) < 0
         || put_perm(key, NODE(node, perm)) < 0) {
         return -1;
     }
@@ -458,7 +460,10 @@ static int put_pending(Graph *graph, Py_ssize_t at)
     return put_argument(graph, at, NODE(node, arg));
 }
 
-/* Whether a table of watched objects, by address, has this one: it may have had another there. */
+enum { LOOKED_FOR = 1, MET = 2 };
+
+/* Whether a table of watched objects (elision.py), by address, has this one: it may have had another
+   there. MET: as one that was left out once; LOOKED_FOR: Python notes that it is read; -1: error. */
 static int is_watched(PyObject *watched, PyObject *object)
 {
     PyObject *key = PyLong_FromVoidPtr(object);
@@ -467,8 +472,11 @@ static int is_watched(PyObject *watched, PyObject *object)
     if (found == NULL) {
         return PyErr_Occurred() ? -1 : 0;
     }
-    return !PyTuple_Check(found) || !PyWeakref_Check(PyTuple_GET_ITEM(found, 0)) ||
-           PyWeakref_GetObject(PyTuple_GET_ITEM(found, 0)) == object;
+    if (!PyTuple_Check(found) || !PyWeakref_Check(PyTuple_GET_ITEM(found, 0))) {
+        return LOOKED_FOR;
+    }
+    return PyWeakref_GetObject(PyTuple_GET_ITEM(found, 0)) != object ? 0
+        : PyTuple_GET_ITEM(found, 1) == ASKED(CHEAP) && IS_NODE(object) ? MET : LOOKED_FOR;
 }
 
 /* Whether a pending node may be co-evaluated: as co_evaluation.small_outputs, whose candidates are
@@ -507,7 +515,10 @@ static int is_all(Graph *graph, PyObject *recorded, PyObject *watched, long mode
         if (found == 0 && NODE(node, value) != Py_None) {
             found = is_watched(watched, NODE(node, value));
         }
-        if (found) {
+        if (found == MET && is_pending(node)) {
+            graph->met[i] = 1;
+        }
+        else if (found) {
             return found < 0 ? -1 : 0;
         }
     }
@@ -540,8 +551,21 @@ static PyObject *key_bytes(const Graph *graph)
                                      graph->key.count * sizeof(int64_t));
 }
 
+/* What was left out once is written now: nothing watches it any more. -1: an error. */
+static int forget_met(const Graph *graph, PyObject *watched)
+{
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(graph->order); i++) {
+        PyObject *key = graph->met[i] ? PyLong_FromVoidPtr(PyList_GET_ITEM(graph->order, i)) : NULL;
+        if (key != NULL && PyDict_DelItem(watched, key) < 0) {
+            PyErr_Clear();
+        }
+        Py_XDECREF(key);
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 /* What `table` keeps for the evaluation: see replay_find. */
-static PyObject *look_up(Graph *graph, PyObject *table)
+static PyObject *look_up(Graph *graph, PyObject *table, PyObject *watched)
 {
     PyObject *bytes = key_bytes(graph);
     PyObject *kept = bytes == NULL ? NULL : PyDict_GetItemWithError(table, bytes);
@@ -560,9 +584,8 @@ static PyObject *look_up(Graph *graph, PyObject *table)
     PyObject *env = values_for(PyTuple_GET_ITEM(kept, 1), PyTuple_GET_ITEM(kept, 2), graph->order);
     PyObject *given[2] = {PyTuple_GET_ITEM(kept, 0), env};
     PyObject *begun = env == NULL ? NULL : replay_begin(NULL, given, 2);
-    PyObject *found = begun == NULL ? NULL
-        : begun == Py_None          ? Py_NewRef(Py_None)
-                                    : PyTuple_Pack(4, kept, graph->order, env, begun);
+    PyObject *found = begun == NULL || forget_met(graph, watched) < 0 ? NULL
+        : begun == Py_None ? Py_NewRef(Py_None) : PyTuple_Pack(4, kept, graph->order, env, begun);
     Py_XDECREF(begun);
     Py_XDECREF(env);
     return found;
@@ -579,7 +602,7 @@ static int is_bound(PyObject *node)
 static int graph_begin(Graph *graph, PyObject *roots)
 {
     Stack stack = {NULL};
-    *graph = (Graph){.key = {.count = 0, .room = 128}, .order = PyList_New(0), .updates = 0};
+    *graph = (Graph){.key = {.count = 0, .room = 128}, .order = PyList_New(0)};
     graph->key.numbers = graph->key.few;
     table_begin(&graph->table);
     int done = graph->order == NULL ? -1
@@ -630,7 +653,7 @@ PyObject *replay_find(PyObject *roots, PyObject *table, PyObject *recorded, PyOb
     if (fits == 1) {
         fits = put(&graph.key, errors) < 0 || put(&graph.key, mode) < 0 ? -1 : put_nodes(&graph);
     }
-    PyObject *found = fits == 1 ? look_up(&graph, table) : fits < 0 ? NULL : Py_NewRef(Py_None);
+    PyObject *found = fits == 1 ? look_up(&graph, table, watched) : fits < 0 ? NULL : Py_NewRef(Py_None);
     graph_end(&graph);
     return found;
 }

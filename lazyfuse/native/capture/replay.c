@@ -6,6 +6,7 @@
 
 #include "replay.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -147,9 +148,13 @@ static int event_of(PyObject *given, Event *event, Py_ssize_t blocks)
     event->item = PyLong_AsSsize_t(PyTuple_GET_ITEM(given, 3));
     event->type = (int)PyLong_AsLong(PyTuple_GET_ITEM(given, 5));
     event->out = (int)PyLong_AsLong(PyTuple_GET_ITEM(given, 6));
-    event->loops = loops_new(PyTuple_GET_ITEM(given, 4));
-    if (event->loops == NULL || PyErr_Occurred()) {
+    int converts = PyTuple_GET_ITEM(given, 4) == Py_None;
+    event->loops = converts ? NULL : loops_new(PyTuple_GET_ITEM(given, 4));
+    if ((event->loops == NULL && !converts) || PyErr_Occurred()) {
         return -1;
+    }
+    if (converts) {
+        return scalars_of(PyTuple_GET_ITEM(given, 7), event, blocks);
     }
     if ((unsigned)event->type >= TYPES || event->loops->index[event->type] < 0
         || !event->loops->exact[event->type] || event->loops->out[event->type] != event->out
@@ -452,19 +457,64 @@ static long start(Turn *turn, Event *event)
     return DONE;
 }
 
+/* A number as one of floating point, by value; 0: NumPy may have something to say of it. */
+static int as_float(const char *from, int type, int wanted, char *to)
+{
+    double value;
+    switch (type) {
+#define FROM(code, number)                                                                         \
+    case code: {                                                                                   \
+        number found;                                                                              \
+        memcpy(&found, from, sizeof found);                                                        \
+        value = (double)found;                                                                     \
+        break;                                                                                     \
+    }
+        FROM(NPY_BOOL, npy_bool)
+        FROM(NPY_BYTE, npy_byte)
+        FROM(NPY_UBYTE, npy_ubyte)
+        FROM(NPY_SHORT, npy_short)
+        FROM(NPY_USHORT, npy_ushort)
+        FROM(NPY_INT, npy_int)
+        FROM(NPY_UINT, npy_uint)
+        FROM(NPY_LONG, npy_long)
+        FROM(NPY_ULONG, npy_ulong)
+        FROM(NPY_FLOAT, npy_float)
+        FROM(NPY_DOUBLE, npy_double)
+#undef FROM
+    default:
+        return 0;
+    }
+    float narrow = (float)value;
+    if (wanted == NPY_DOUBLE) {
+        memcpy(to, &value, sizeof value);
+        return 1;
+    }
+    memcpy(to, &narrow, sizeof narrow);
+    return wanted == NPY_FLOAT && type != NPY_LONG && type != NPY_ULONG &&
+           isinf(narrow) == isinf(value) &&
+           (narrow == value || isnan(value) || fabsf(narrow) >= FLT_MIN);
+}
+
 static long number(Turn *turn, Event *event)
 {
     char *args[3] = {NULL, NULL, NULL};
-    npy_longdouble room[2]; /* for any element, aligned */
+    npy_longdouble room[2], others[2]; /* for any element, aligned */
     for (Py_ssize_t i = 0; i < event->scalars_count; i++) {
         const char *from = NULL;
-        if (find_scalar(turn, &event->scalars[i], &from) != event->type) {
-            return NOT_BEGUN;
-        }
+        int type = find_scalar(turn, &event->scalars[i], &from);
         args[i] = (char *)from;
+        if (type != event->type || event->loops == NULL) {
+            args[i] = (char *)&others[i];
+            if (type < 0 || !as_float(from, type, event->type, args[i])) {
+                return NOT_BEGUN;
+            }
+        }
     }
     args[event->scalars_count] = (char *)room;
-    if (!loops_element(event->loops, event->type, args)) {
+    if (event->loops == NULL) { /* nothing but the conversion */
+        memcpy(room, others, sizeof others[0]);
+    }
+    else if (!loops_element(event->loops, event->type, args)) {
         return NOT_BEGUN;
     }
     PyArrayObject *made = (PyArrayObject *)PyArray_SimpleNew(0, NULL, event->out);

@@ -268,22 +268,34 @@ def _combining(event: LaunchEvent) -> Any:
     return tuple(steps)
 
 
+_FLOATS = np.dtype("f8"), np.dtype("f4")
+"""Dtypes to which C converts numbers."""
+
+
 def _number(event: Call, plan: Plan) -> tuple[Any, ...] | None:
-    """An exact operation on numbers in memory, for one step of NumPy's own loop; else None."""
+    """An exact operation on numbers in memory, for one step of NumPy's own loop, or a conversion;
+    else None.
+    """
     values = plan.graph.values
     value = values[event.index]
     op = value.op
-    if op.kind != "map" or type(op.ufunc) is not np.ufunc or value.shape != ():
+    converts = op.name == "cast"
+    if op.kind != "map" or not (converts or type(op.ufunc) is np.ufunc) or value.shape != ():
         return None
-    kind = value.arg.ins[0]
+    kind = value.dtype if converts else value.arg.ins[0]
+    if converts and kind not in _FLOATS:
+        return None
     parts = dict(event.sources)
     operands = []
     for index, wanted in zip(value.src, value.arg.ins, strict=True):
         source = values[index]
-        if source.shape != () or source.dtype != kind or wanted != kind or not kind.isnative:
+        fits = source.dtype == kind or (kind in _FLOATS and source.dtype.kind in "biuf")
+        if source.shape != () or not fits or not kind.isnative:
+            return None
+        if not converts and wanted != kind:
             return None
         part = parts.get(index)
-        if part is not None and part.offset % kind.itemsize:
+        if part is not None and part.offset % part.dtype.itemsize:
             return None
         operands.append((index, *_NOWHERE) if part is None else _element(part))
-    return op.ufunc, kind.num, value.dtype.num, tuple(operands)
+    return None if converts else op.ufunc, kind.num, value.dtype.num, tuple(operands)

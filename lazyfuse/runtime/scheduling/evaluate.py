@@ -163,8 +163,8 @@ def _set_up() -> None:
             vars(conditions), vars(concurrency), vars(spans), vars(report), vars(stand_ins),
             globals(), vars(offload), counters, evaluations.kept, elision.watched,
             fresh.by_key, native_replay.go_on, rules, hardware.innermost, hardware.AT_HOME, _state,
-            decisions.REPLAYED, decisions.FRESH, co_evaluation.choices, elision.chosen,
-            _note_elided, here, quiet, fp_flags.warn_for_all,
+            decisions.REPLAYED, decisions.FRESH, decisions.CHEAP, co_evaluation.choices,
+            elision.chosen, _note_elided, here, quiet, fp_flags.warn_for_all,
         )
     )  # fmt: skip
 
@@ -374,7 +374,7 @@ def _evaluate(
             if apart is not None:
                 apart.begin(recording.nodes, plan)
             decided = elided is elision.NEVER or (
-                elided.rule is decisions.DEAD and not concurrency.writes(plan)
+                elided.choice is not None and not concurrency.writes(plan)
             )
             repeats = missed is not None and decided
             replayed = _replayed(plan, recording, hardware.cpu(), rule)

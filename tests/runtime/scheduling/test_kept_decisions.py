@@ -131,3 +131,32 @@ def test_warnings_of_what_was_left_come_each_turn_F3(monkeypatch: pytest.MonkeyP
         told.append([str(each.message) for each in caught])
     assert told[0] == told[1]
     assert told[0]
+
+
+@pytest.mark.skipif(conditions.native is None, reason="C keeps them")
+def test_values_that_are_cheap_to_make_again_are_left_out_again_in_c(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each turn writes what the one before has left out, and leaves its own value out."""
+    seen: list[str] = []
+    elide = elision.elide
+    monkeypatch.setattr(elision, "elide", lambda *how: seen.append("elide") or elide(*how))
+
+    def program(xp: Any, x: Any) -> list[Any]:
+        found = []
+        for _ in range(8):
+            shown = x[::-1]
+            spread = float(shown.std())
+            found.append(spread)
+            x = (x * 0.99 + spread / (1 + abs(spread))).astype(x.dtype)
+        return [np.array(found), np.asarray(x), np.asarray(shown)]
+
+    data = np.random.default_rng(8).normal(size=(300, 300)).astype("f4")
+    with config.options(plan_after=0):
+        for turn in range(12):
+            expected = program(np, data + turn)
+            counters.reset()
+            seen.clear()
+            same(program(lf, lf.array(data + turn)), expected)
+    assert counters.totals.decisions[decisions.CHEAP] >= 4
+    assert len(seen) <= 3
