@@ -84,7 +84,8 @@ static void site_learn(Site *site, PyObject *code, int offset)
     PyObject *given;
     int called;
     if (site->code == code && site->offset == offset && site->count < 0 && answer != NULL &&
-        PyTuple_CheckExact(answer) && PyArg_ParseTuple(answer, "iO!", &called, &PyTuple_Type, &given) &&
+        PyTuple_CheckExact(answer) &&
+        PyArg_ParseTuple(answer, "iO!", &called, &PyTuple_Type, &given) &&
         (site->sources = sources_of(given)) != NULL) {
         site->called = called;
         site->count = (int)PyTuple_GET_SIZE(given);
@@ -231,7 +232,7 @@ void sites_clear(void)
 
 /* What a name is to be (escapes.py); what is known of a place. */
 enum { OPERAND, FUNCTION, ELEMENTS };
-enum { LOOKS = -1, UNREAD = -2, PYTHONS = -3 };
+enum { LOOKS = -1, PYTHONS = -2 };
 
 /* Whether a name is what takes a lazy number, as scalars._is_met: 1, 0; -1: Python looks. */
 static int is_met(const Source *use, PyFrameObject *frame, PyObject *globals)
@@ -272,8 +273,14 @@ static int is_met(const Source *use, PyFrameObject *frame, PyObject *globals)
 static int uses_of(PyObject *code, int offset)
 {
     PyObject *answer = PyObject_CallFunction(hooks.number_uses, "Oi", code, offset);
-    Site *site = answer == NULL ? NULL : site_of(numbers, code, offset);
+    Site *site = site_of(numbers, code, offset);
     int count = answer == Py_None ? LOOKS : PYTHONS;
+    if (answer == NULL) { /* an interrupt: it is read the next time */
+        if (site != NULL) {
+            site->visits = 0;
+        }
+        return PYTHONS;
+    }
     if (site != NULL && PyTuple_CheckExact(answer)) {
         Source *sources = sources_of(answer);
         count = sources == NULL ? PYTHONS : (int)PyTuple_GET_SIZE(answer);
@@ -282,8 +289,8 @@ static int uses_of(PyObject *code, int offset)
     else if (site != NULL) {
         site->count = count;
     }
-    Py_XDECREF(answer);
-    return answer == NULL ? UNREAD : count;
+    Py_DECREF(answer);
+    return count;
 }
 
 /* Whether what a place gives may stay lazy: 1, 0; -1: Python looks, or an error. */
@@ -312,17 +319,20 @@ static int stays_lazy(PyFrameObject *frame)
 /* NumPy's number (new), evaluated; NULL without an exception: Python looks. */
 static PyObject *number_of(Core *x)
 {
-    PyObject *node = x->node, *done = NULL, *nodes = PyList_New(1);
+    PyObject *node = Py_NewRef(x->node), *done = NULL, *nodes = PyList_New(1);
     if (nodes != NULL) {
         PyList_SET_ITEM(nodes, 0, Py_NewRef(node));
         PyObject *const given[] = {nodes, hooks.gather_rule};
         done = evaluate_nodes(NULL, given, 2);
         Py_DECREF(nodes);
     }
-    PyObject *value = done == NULL ? NULL : NODE(node, value);
+    PyObject *value = done == NULL ? NULL : NODE(node, value), *number = NULL;
+    if (value != NULL && IS_REAL(value) && PyArray_NDIM((PyArrayObject *)value) == 0) {
+        number = PyArray_ToScalar(PyArray_DATA((PyArrayObject *)value), (PyArrayObject *)value);
+    }
     Py_XDECREF(done);
-    return value == NULL || !IS_REAL(value) || PyArray_NDIM((PyArrayObject *)value) != 0 ? NULL
-        : PyArray_ToScalar(PyArray_DATA((PyArrayObject *)value), (PyArrayObject *)value);
+    Py_DECREF(node);
+    return number;
 }
 
 /* Whether the exception is that of a frozen function's parameter, which has no value: drops it. */

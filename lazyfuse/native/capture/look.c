@@ -96,8 +96,8 @@ int plain_again(PyObject *key, PyObject *roots, PyObject *rule, PyObject *record
             add_to(ASKED(COUNTS), name_evaluations, 1) == 0 && reset_recorded(recorded) >= 0;
         done = counted ? 1 : -1;
     }
-    else if (done == 0) {
-        done = PyDict_DelItem(ASKED(FRESH), key) < 0 ? -1 : 0;
+    else if (done == 0 && PyDict_GetItemWithError(ASKED(FRESH), key) != NULL) {
+        done = PyDict_DelItem(ASKED(FRESH), key) < 0 ? -1 : 0; /* a change of options empties it */
     }
     Py_DECREF(spent);
     return done;
