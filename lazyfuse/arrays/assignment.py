@@ -82,8 +82,7 @@ def value_node(value: Any, dtype: Any, shape: tuple[int, ...], key: Any = ...) -
     """
     kind = type(value)
     if kind in PLAIN:
-        if stand_ins.active and _warns(value, dtype):
-            stand_ins.speak()
+        stand_ins.speak_of(value, dtype)
         number = np.empty((), dtype)
         number[key] = value
         return scalar_node(number, dtype)
@@ -105,19 +104,6 @@ def value_node(value: Any, dtype: Any, shape: tuple[int, ...], key: Any = ...) -
         return None
     node = node_of(value) if type(value) in OURS else snapshot(value)
     return cast_node(_without_leading(node, len(shape)), dtype)
-
-
-def _warns(value: Any, dtype: Any) -> bool:
-    """Whether NumPy warns where a number becomes one of another dtype."""
-    number = np.asarray(value)
-    if number.dtype.kind == "c" != dtype.kind:
-        return True
-    try:
-        with np.errstate(all="raise"):
-            number.astype(dtype)
-    except (FloatingPointError, OverflowError):
-        return True
-    return False
 
 
 def fits(own: tuple[int, ...], shape: tuple[int, ...]) -> bool:

@@ -34,6 +34,7 @@ from lazyfuse.interop import chunked_api, device_api, fallback, overrides
 from lazyfuse.registry import implements
 from lazyfuse.runtime.layout.meta_arrays import Array, byte_strides, packed_order
 from lazyfuse.runtime.placement import devices
+from lazyfuse.runtime.scheduling import stand_ins
 from lazyfuse.runtime.scheduling.evaluate import note_recorded
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -330,6 +331,7 @@ def _filled_with(model: Any, value: Any) -> Any:
     real = to_numpy(value)
     if not creation(model) and np.ndim(real) == 0:
         number = np.empty((), model.dtype)
+        stand_ins.speak_of(real, model.dtype)
         np.copyto(number, real, casting="unsafe")
         return _recorded(model, scalar_node(number, CANONICAL[model.dtype]))
     np.copyto(model, real, casting="unsafe")

@@ -163,26 +163,28 @@ def traced(
 
 
 def _other(number: Any, place: int) -> Any:
-    """Another number of the same type and sign, that no power and no count is."""
-    more = math.copysign(0.0078125 + place / 1024, number)
+    """Another number of the same type and sign: its whole part is another one, too."""
+    more = math.copysign(5.0078125 + place / 1024, number)
     return type(number)(float(number) * 1.3125 + more)
 
 
 def _slot(mine: list[Any], others: list[Any]) -> Callable[[Node, Node], Any]:
-    """What a template has in place of a node with a value: it, or a number of the call."""
+    """What a template has in place of a node with a value: it, or a number of the call. Whole
+    numbers and truths hold less than the number, and NumPy may warn of what they lose.
+    """
 
     def slot(node: Node, again: Node) -> Any:
         one, other = node.value, again.value
         assert one is not None
         assert other is not None
-        if (
-            one.dtype is other.dtype
-            and one.tobytes() == other.tobytes()
-            and one.shape == other.shape
-        ):
-            return node
+        alike = one.dtype is other.dtype and one.shape == other.shape
+        is_precise = one.dtype.kind in "fc"
+        if alike and one.tobytes() == other.tobytes():
+            if is_precise or not any(np.any(one == _cast(number, one)) for number in mine):
+                return node
+            raise _Refused
         for at, (number, changed) in enumerate(zip(mine, others, strict=True)):
-            is_one = node.op is again.op is ops.SCALAR and node.dtype is again.dtype
+            is_one = node.op is again.op is ops.SCALAR and alike and is_precise
             if is_one and one == _cast(number, one) and other == _cast(changed, one):
                 return at, node.dtype
         raise _Refused
@@ -191,7 +193,8 @@ def _slot(mine: list[Any], others: list[Any]) -> Callable[[Node, Node], Any]:
 
 
 def _cast(number: Any, like: Any) -> Any:
-    return np.asarray(number).astype(like.dtype)
+    with np.errstate(all="ignore"):
+        return np.asarray(number).astype(like.dtype)
 
 
 def _traced(function: Callable[..., Any], args: tuple[Any, ...], names: Any) -> Any:

@@ -186,6 +186,36 @@ def test_other_numbers_are_the_same_call(name: str, dtype: str, kind: Any) -> No
             assert name == "power"
 
 
+LOSING: dict[str, Callable[..., Any]] = {
+    "part": lambda xp, x, q: x.__setitem__(slice(1, 400), q),
+    "fill": lambda xp, x, q: x.fill(q),
+    "full_like": lambda xp, x, q: xp.full_like(x, q),
+    "copyto": lambda xp, x, q: xp.copyto(x, q, casting="unsafe"),
+    "clip": lambda xp, x, q: xp.clip(x, q, 9.3),
+}
+
+
+@pytest.mark.parametrize("kind", [float, np.float64, np.float32])
+@pytest.mark.parametrize("dtype", ["i4", "u1", "i8", "f4", "?"])
+@pytest.mark.parametrize("name", LOSING)
+def test_what_dtypes_lose_of_other_numbers(name: str, dtype: str, kind: Any) -> None:
+    call = LOSING[name]
+    for each in (0.3, 1.7, 5.6, 3e9 + 0.5, 300.7, 803.2, -3.25, -2e9 - 0.5, 0.7):
+        told: list[Any] = []
+        for xp in (np, lf):
+            x = (xp.arange(500) % 7).astype(dtype)
+            x = x * xp.ones(1, dtype)[0]
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                try:
+                    found = call(xp, x, kind(each))
+                    told.append(np.asarray(x if found is None else found).tobytes())
+                except (OverflowError, ValueError) as error:
+                    told.append(type(error))
+            told.append(len(caught))
+        assert told[:2] == told[2:], f"{each}: {told[1], told[3]}"
+
+
 def test_numbers_that_differ_fill_no_table() -> None:
     x = lf.array(np.arange(600.0)) * 1
     before, done = base.NATIVE.steps_count()

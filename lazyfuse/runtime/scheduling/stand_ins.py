@@ -9,6 +9,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
 
 from lazyfuse.codegen.graph.node import HostCall, Node, topological
 from lazyfuse.codegen.table import ops
@@ -62,3 +65,20 @@ def speak() -> None:
     """The caller is going to warn of its arguments, as it does at each call: a traced call ends."""
     if active and _here.nodes:
         raise Looked
+
+
+def speak_of(value: Any, dtype: Any) -> None:
+    """The same where NumPy warns that a number becomes one of another dtype."""
+    if active and _here.nodes and _warns(np.asarray(value), dtype):
+        raise Looked
+
+
+def _warns(number: Any, dtype: Any) -> bool:
+    if number.dtype.kind == "c" != dtype.kind:
+        return True
+    try:
+        with np.errstate(all="raise"):
+            number.astype(dtype)
+    except (FloatingPointError, OverflowError):
+        return True
+    return False
