@@ -34,6 +34,7 @@ def ufunc_of(theirs: np.ufunc) -> Any:
         ours = OURS[np.ufunc](theirs)
         if is_numpys(theirs):  # a table entry would keep a user's alive
             pair(theirs, ours)
+            ours = OURS[theirs]  # another thread's, where that one was first
     return ours
 
 
