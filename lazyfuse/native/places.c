@@ -167,12 +167,18 @@ static PyObject *attribute_of(PyObject *x, PyObject *name)
     return found;
 }
 
+/* What a source loads by its name (new); NULL: nothing. */
+static PyObject *named_by(const Source *source, PyFrameObject *frame, PyObject *globals)
+{
+    return source->local >= 0 ? local_of(frame, source->local, source->name)
+        : source->local == -1 ? Py_XNewRef(global_of(globals, frame, source->name)) : NULL;
+}
+
 /* Whether what a source loads now runs no other code. `function`: what this operation calls. */
 static int is_known(const Source *source, PyFrameObject *frame, PyObject *globals,
                     PyObject *function)
 {
-    PyObject *x = source->local >= 0 ? local_of(frame, source->local, source->name)
-                                     : Py_XNewRef(global_of(globals, frame, source->name));
+    PyObject *x = named_by(source, frame, globals);
     if (x != NULL && source->attribute != NULL) {
         Py_SETREF(x, attribute_of(x, source->attribute));
     }
@@ -238,8 +244,7 @@ enum { LOOKS = -1, PYTHONS = -2 };
 static int is_met(const Source *use, PyFrameObject *frame, PyObject *globals)
 {
     int kind = use->arguments;
-    PyObject *x = use->local >= 0 ? local_of(frame, use->local, use->name)
-        : use->local == -1 ? Py_XNewRef(global_of(globals, frame, use->name)) : NULL;
+    PyObject *x = named_by(use, frame, globals);
     if (x == NULL) {
         return -1;
     }

@@ -223,6 +223,25 @@ static int is_chosen(PyObject *elided, PyObject *nodes, PyObject *roots)
     return fits;
 }
 
+int busy_begin(void)
+{
+    return add_to(ASKED(CONCURRENCY), name_busy, 1);
+}
+
+int busy_end(void)
+{
+    PyObject *kind, *error, *trace;
+    PyErr_Fetch(&kind, &error, &trace);
+    if (add_to(ASKED(CONCURRENCY), name_busy, -1) < 0) {
+        Py_XDECREF(kind);
+        Py_XDECREF(error);
+        Py_XDECREF(trace);
+        return -1;
+    }
+    PyErr_Restore(kind, error, trace);
+    return 0;
+}
+
 /* An evaluation that is kept: the exceptions that arose (new), None where Python has to do it. */
 static PyObject *play(PyObject *found, PyObject *roots)
 {
@@ -239,20 +258,12 @@ static PyObject *play(PyObject *found, PyObject *roots)
     if (chosen <= 0) {
         return keeps < 0 || chosen < 0 ? NULL : Py_NewRef(Py_None);
     }
-    if (add_to(ASKED(CONCURRENCY), name_busy, 1) < 0) {
+    if (busy_begin() < 0) {
         return NULL;
     }
-    PyObject *raised = replay_run(NULL, run, 9), *kind, *error, *trace;
-    PyErr_Fetch(&kind, &error, &trace);
-    int failed = add_to(ASKED(CONCURRENCY), name_busy, -1) < 0;
-    if (failed) {
+    PyObject *raised = replay_run(NULL, run, 9);
+    if (busy_end() < 0) {
         Py_CLEAR(raised);
-        Py_XDECREF(kind);
-        Py_XDECREF(error);
-        Py_XDECREF(trace);
-    }
-    else {
-        PyErr_Restore(kind, error, trace);
     }
     return raised;
 }

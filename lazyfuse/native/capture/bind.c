@@ -545,6 +545,7 @@ static PyObject *pins_of(Graph *graph)
     return pins;
 }
 
+/* A key as tables have it (new). */
 static PyObject *key_bytes(const Graph *graph)
 {
     return PyBytes_FromStringAndSize((char *)graph->key.numbers,
@@ -653,7 +654,8 @@ PyObject *replay_find(PyObject *roots, PyObject *table, PyObject *recorded, PyOb
     if (fits == 1) {
         fits = put(&graph.key, errors) < 0 || put(&graph.key, mode) < 0 ? -1 : put_nodes(&graph);
     }
-    PyObject *found = fits == 1 ? look_up(&graph, table, watched) : fits < 0 ? NULL : Py_NewRef(Py_None);
+    PyObject *found = fits == 1 ? look_up(&graph, table, watched)
+        : fits < 0 ? NULL : Py_NewRef(Py_None);
     graph_end(&graph);
     return found;
 }

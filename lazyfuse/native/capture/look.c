@@ -4,11 +4,6 @@
 
 #include "replay.h"
 
-static PyObject *name_of(PyObject *names, PyObject *name)
-{
-    return PyDict_GetItemWithError(names, name);
-}
-
 int is_set_up(void)
 {
     if (asked == NULL && hooks.evaluations_begin != NULL) {
@@ -21,7 +16,7 @@ int is_alone(void)
 {
     return is_set_up() && is_none(ASKED(CONCURRENCY), name_busy) &&
            is_none(ASKED(CONCURRENCY), name_share) && is_none(ASKED(STAND_INS), name_active) &&
-           name_of(ASKED(EVALUATE), name_chunked) == Py_None;
+           PyDict_GetItemWithError(ASKED(EVALUATE), name_chunked) == Py_None;
 }
 
 /* The number of the devices' state, as evaluate's: -1 where the user names another one than the
@@ -32,7 +27,7 @@ long device_state(void)
     if (PyContextVar_Get(ASKED(WITHIN), NULL, &within) < 0) {
         return -1;
     }
-    PyObject *offload = name_of(ASKED(OFFLOAD), name_state);
+    PyObject *offload = PyDict_GetItemWithError(ASKED(OFFLOAD), name_state);
     int inside = within == NULL ? -1 : PyObject_IsTrue(within);
     int known = inside != 0 || offload == NULL || offload == Py_None ? 0
         : PySequence_Contains(ASKED(AT_HOME), OPTION(device));
@@ -75,18 +70,13 @@ int plain_again(PyObject *key, PyObject *roots, PyObject *rule, PyObject *record
         return PyErr_Occurred() ? -1 : 0;
     }
     double began = seconds_now();
-    int done = add_to(ASKED(CONCURRENCY), name_busy, 1) < 0 ? -1 : plain_run(roots);
-    if (done >= 0) {
-        done = add_to(ASKED(CONCURRENCY), name_busy, -1) < 0 ? -1 : done;
-    }
-    else {
-        PyObject *kind, *error, *trace;
-        PyErr_Fetch(&kind, &error, &trace);
-        (void)add_to(ASKED(CONCURRENCY), name_busy, -1);
-        PyErr_Restore(kind, error, trace);
+    int done = -1;
+    if (busy_begin() == 0) {
+        done = plain_run(roots);
+        done = busy_end() < 0 ? -1 : done;
     }
     if (done > 0) {
-        PyObject *totals = name_of(ASKED(COUNTERS), name_totals);
+        PyObject *totals = PyDict_GetItemWithError(ASKED(COUNTERS), name_totals);
         PyObject *seconds = PyFloat_FromDouble(
             PyFloat_AsDouble(PyList_GET_ITEM(spent, 0)) + seconds_now() - began);
         int counted = totals != NULL && seconds != NULL &&

@@ -397,6 +397,7 @@ int pack_scalar(const char *from, int type, char kind, int64_t *to)
 }
 
 enum { FEW = 40, DONE = -3, NOT_BEGUN = -2, FAILED = -1 };
+#define EXACT_IN_DOUBLE 9007199254740992.0 /* whole numbers up to 2^53 */
 
 /* DONE; NOT_BEGUN: Python does it; FAILED: an exception; IEEE flags, or 0 where Python does only
    the last part. */
@@ -460,28 +461,18 @@ static long start(Turn *turn, Event *event)
 /* A number as one of floating point, by value; 0: NumPy may have something to say of it. */
 static int as_float(const char *from, int type, int wanted, char *to)
 {
+    int64_t wide[WORDS];
     double value;
-    switch (type) {
-#define FROM(code, number)                                                                         \
-    case code: {                                                                                   \
-        number found;                                                                              \
-        memcpy(&found, from, sizeof found);                                                        \
-        value = (double)found;                                                                     \
-        break;                                                                                     \
+    if (pack_scalar(from, type, 'f', wide)) {
+        memcpy(&value, wide, sizeof value);
     }
-        FROM(NPY_BOOL, npy_bool)
-        FROM(NPY_BYTE, npy_byte)
-        FROM(NPY_UBYTE, npy_ubyte)
-        FROM(NPY_SHORT, npy_short)
-        FROM(NPY_USHORT, npy_ushort)
-        FROM(NPY_INT, npy_int)
-        FROM(NPY_UINT, npy_uint)
-        FROM(NPY_LONG, npy_long)
-        FROM(NPY_ULONG, npy_ulong)
-        FROM(NPY_FLOAT, npy_float)
-        FROM(NPY_DOUBLE, npy_double)
-#undef FROM
-    default:
+    else if (pack_scalar(from, type, 'i', wide) || pack_scalar(from, type, 'b', wide)) {
+        value = (double)wide[0];
+    }
+    else if (pack_scalar(from, type, 'u', wide)) {
+        value = (double)(uint64_t)wide[0];
+    }
+    else {
         return 0;
     }
     float narrow = (float)value;
@@ -490,7 +481,8 @@ static int as_float(const char *from, int type, int wanted, char *to)
         return 1;
     }
     memcpy(to, &narrow, sizeof narrow);
-    return wanted == NPY_FLOAT && type != NPY_LONG && type != NPY_ULONG &&
+    int is_whole = !PyTypeNum_ISFLOAT(type); /* a large one would be rounded twice */
+    return wanted == NPY_FLOAT && (!is_whole || fabs(value) < EXACT_IN_DOUBLE) &&
            isinf(narrow) == isinf(value) &&
            (narrow == value || isnan(value) || fabsf(narrow) >= FLT_MIN);
 }

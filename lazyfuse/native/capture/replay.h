@@ -59,12 +59,12 @@ typedef struct {
 /* Whether an array has exactly this number of references, and only it refers to its memory. */
 int is_unseen(PyObject *array, Py_ssize_t owners);
 
-/* What evaluate._begin_again has given: names of modules, tables, functions. NULL: nothing yet. */
+/* What evaluate._set_up has given: names of modules, tables, functions. NULL: nothing yet. */
 extern PyObject *asked;
 enum {
     PERMISSION, CONCURRENCY, SPANS, COUNTERS, STAND_INS, EVALUATE, OFFLOAD, COUNTS, TABLE, WATCHED,
-    FRESH, GO_ON, MODES, WITHIN, AT_HOME, STATE, REPLAYED, AT_FIRST, CHEAP, CHOICES, CHOSEN, NOTE_ELIDED, HERE,
-    QUIET, WARN, ASKED_FIELDS
+    FRESH, GO_ON, MODES, WITHIN, AT_HOME, STATE, REPLAYED, AT_FIRST, CHEAP, CHOICES, CHOSEN,
+    NOTE_ELIDED, HERE, QUIET, WARN, ASKED_FIELDS
 };
 #define ASKED(which) PyTuple_GET_ITEM(asked, which)
 
@@ -75,6 +75,10 @@ int is_none(PyObject *names, PyObject *name);
 /* Adds to a number under a key, or under one of a table that is an attribute; -1: an error. */
 int add_to(PyObject *numbers, PyObject *key, long more);
 int add_in(PyObject *object, PyObject *name, PyObject *key, long more);
+/* Notes that an evaluation begins, or that it has ended: an exception that is set stays. -1: an
+   error, which hides that one. */
+int busy_begin(void);
+int busy_end(void);
 /* The number of the devices' state; -1: the user names another device than the CPU, or an error. */
 long device_state(void);
 

@@ -252,7 +252,7 @@ int describe_call(Call *call, PyObject *function, PyObject *const *args, Py_ssiz
     Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
     call->count = 0;
     call->holds = call->operands_count = call->waits = call->is_settled = 0;
-    call->numbers_count = by_value ? MOST_NUMBERS : 0;
+    call->numbers_count = 0;
     if (!hold(call, function) || !put(call, (uint64_t)(count << 8 | named)) ||
         !put(call, (uint64_t)ignored_errors())) {
         return 0;
@@ -260,14 +260,13 @@ int describe_call(Call *call, PyObject *function, PyObject *const *args, Py_ssiz
     for (Py_ssize_t at = 0; at < count + named; at++) {
         int known = at < fixed ? hold(call, args[at])
             : (at < count || hold(call, PyTuple_GET_ITEM(names, at - count))) &&
-              (call->numbers_count < MOST_NUMBERS && is_free_number(args[at])
+              (!by_value && call->numbers_count < MOST_NUMBERS && is_free_number(args[at])
                    ? put_free_number(call, args[at], (int)at) : put_value(call, args[at], 0));
         if (!known) {
             PyErr_Clear(); /* hash of a type, or a number that is too large */
             return 0;
         }
     }
-    call->numbers_count = by_value ? 0 : call->numbers_count;
     int recorded = 0; /* eager arrays alone are NumPy's */
     for (int at = 0; at < call->operands_count; at++) {
         recorded |= !IS_DIRECT(call->operands[at]);

@@ -177,10 +177,11 @@ typedef struct {
     PyObject *calls; /* of NumPy's functions, by name */
 } Done;
 
-static int look_at_done(Done *done)
+/* `theirs`: the function of NumPy that may have run; NULL: none, and no calls are asked for. */
+static int look_at_done(Done *done, PyObject *theirs)
 {
-    *done = (Done){notes_made, PyObject_CallNoArgs(hooks.calls_counted)};
-    return done->calls == NULL ? -1 : 0;
+    *done = (Done){notes_made, theirs == NULL ? NULL : PyObject_CallNoArgs(hooks.calls_counted)};
+    return theirs != NULL && done->calls == NULL ? -1 : 0;
 }
 
 /* Notes that NumPy does such a call at once, if it has: nothing was recorded, all operands have
@@ -278,7 +279,7 @@ PyObject *step_function(PyObject *function, PyObject *theirs, PyObject *const *a
     }
     Done before = {0, NULL};
     PyObject *const objects[] = {function, theirs};
-    PyObject *result = learns && look_at_done(&before) < 0
+    PyObject *result = learns && look_at_done(&before, theirs) < 0
         ? NULL : PyObject_Vectorcall(function, args, flags, names);
     if (result != NULL && learns &&
         learn(&call, hash, objects, args, count, names, result, &before) < 0) {
