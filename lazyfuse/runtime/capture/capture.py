@@ -249,10 +249,11 @@ class CapturingRun(Run):
         inputs: list[Array],
         outputs: list[Array],
         others: Others = (),
+        whole: int = 0,
     ) -> Any:
-        flags = super().launch(step, shape, inputs, outputs, others)
+        flags = super().launch(step, shape, inputs, outputs, others, whole)
         lowered, program = self.launched
-        key = program_tiers.size_key(step, self.device, shape, inputs, outputs, others)
+        key = program_tiers.size_key(step, self.device, shape, inputs, outputs, others, whole)
         found = step.selected.get(key)
         is_final = found is not None and found[1] is program
         source = None if is_final else program_tiers.awaited(program, lowered, self.device)

@@ -17,6 +17,7 @@ from lazyfuse import config
 from lazyfuse.codegen.graph import references
 from lazyfuse.codegen.graph.moves import assemble
 from lazyfuse.codegen.graph.node import source_line
+from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.lowering import flag_slots
 from lazyfuse.codegen.lowering.kernel import KernelError
 from lazyfuse.codegen.lowering.lower import Lowered
@@ -401,7 +402,8 @@ class Run(RunValues):
         flags: int | Later = 0
         count = len(operands)
         split = [
-            (each.shape, each.arrays[:count], each.arrays[count:], each.others) for each in boxes
+            (each.shape, each.arrays[:count], each.arrays[count:], each.others, size_of(shape))
+            for each in boxes
         ]
         if len(split) > 1 and not self.off_cpu:
             loads = loaded(operands)
@@ -438,9 +440,10 @@ class Run(RunValues):
         inputs: list[Array],
         outputs: list[Array],
         others: Others = (),
+        whole: int = 0,
     ) -> int | Later:
         """Start a kernel on the present device; its exceptions, or the pending launch."""
-        lowered, program = self.select(step, shape, inputs, outputs, others)
+        lowered, program = self.select(step, shape, inputs, outputs, others, whole)
         counters.kernel_begins(step, self, program.source)
         scalars = tuple([self.number(index) for index in step.scalars])
         arrays = inputs + outputs
@@ -465,11 +468,12 @@ class Run(RunValues):
         inputs: list[Array],
         outputs: list[Array],
         others: Others = (),
+        whole: int = 0,
     ) -> tuple[Lowered, Program]:
         """A kernel at concrete sizes, and the program that runs it on the present device."""
         order = self.order(step, len(shape))
         return program_tiers.select_program(
-            step, shape, inputs, outputs, order, self.device, self.refused, others
+            step, shape, inputs, outputs, order, self.device, self.refused, others, whole
         )
 
     def refused(self, step: KernelStep, why: str) -> None:

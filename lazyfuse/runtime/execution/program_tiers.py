@@ -84,13 +84,16 @@ def select_program(
     device: Device,
     refused: Callable[[KernelStep, str], None],
     others: Others = (),
+    whole: int = 0,
 ) -> tuple[Lowered, Program]:
     """A kernel lowered to these sizes and strides, and its program on a device.
 
+    `whole`: the elements of a kernel that runs box by box; they decide the tier of each box.
     `refused` is called with the reason where the CPU's compiler refuses a kernel. Then blocked
     NumPy runs it.
     """
-    key = size_key(step, device, shape, inputs, outputs, others)
+    key = size_key(step, device, shape, inputs, outputs, others, whole)
+    whole = max(whole, size_of(shape))
     found: Selected | None = step.selected.get(key)
     if found is None:
         kernel = narrow_precision.fitted(step.kernel, device.traits)
@@ -104,14 +107,14 @@ def select_program(
         step.selected[key] = found
     lowered, program = found
     if program is None:
-        program = _program(step, lowered, shape, device)
+        program = _program(step, lowered, whole, device)
         if isinstance(program, Refused) and program.source.language == "numba":
             refused(step, program.reason)
             key_of_program = device, program.source
             program = _blocked(step, lowered, device)
             program = program or compiled(step, lowered.source("numpy"), device)
             step.programs[key_of_program] = program
-        if _is_final(program, lowered, step, shape) and key in step.selected:
+        if _is_final(program, lowered, step, whole) and key in step.selected:
             step.selected[key] = lowered, program
     return lowered, program
 
@@ -123,6 +126,7 @@ def size_key(
     inputs: list[Array],
     outputs: list[Array],
     others: Others = (),
+    whole: int = 0,
 ) -> tuple[Any, ...]:
     """The key of what a kernel keeps per geometry (`KernelStep.selected`)."""
     return (
@@ -132,6 +136,7 @@ def size_key(
         tuple([array.strides for array in outputs]),
         step.domain_elements,
         others,
+        whole,
     )
 
 
@@ -159,13 +164,13 @@ def _lowered(
     return lowered
 
 
-def _is_final(program: Program, lowered: Lowered, step: KernelStep, shape: tuple[int, ...]) -> bool:
+def _is_final(program: Program, lowered: Lowered, step: KernelStep, elements: int) -> bool:
     """Whether the choice of the program will be the same the next time."""
     source = program.source
     if source.language == "numba" or (source.exact and not lowered.source("numba").exact):
         return True
     # a small kernel is not compiled, unless it has been for other sizes already
-    return source.language == "numpy" and _work(step, lowered, shape) < COMPILE_ELEMENTS
+    return source.language == "numpy" and _work(step, lowered, elements) < COMPILE_ELEMENTS
 
 
 def awaited(program: Program, lowered: Lowered, device: Device) -> Source | None:
@@ -177,20 +182,19 @@ def awaited(program: Program, lowered: Lowered, device: Device) -> Source | None
     return source if pool.awaits(source) else None
 
 
-def _work(step: KernelStep, lowered: Lowered, shape: tuple[int, ...]) -> float:
+def _work(step: KernelStep, lowered: Lowered, elements: int) -> float:
     """The work in additions by which the program of a kernel is chosen."""
     # the inexact kernels of a chain share one tier: it may run by tiles, with the same bits
     exact = lowered.source("numba").exact
-    elements = size_of(shape) if exact else max(size_of(shape), step.domain_elements)
-    return elements * max(step.cost, 1.0)
+    return (elements if exact else max(elements, step.domain_elements)) * max(step.cost, 1.0)
 
 
-def _program(step: KernelStep, lowered: Lowered, shape: tuple[int, ...], device: Device) -> Program:
+def _program(step: KernelStep, lowered: Lowered, elements: int, device: Device) -> Program:
     """The program of a kernel in one of the CPU's languages."""
     languages = device.traits.languages
     if len(languages) == 1:
         return compiled(step, lowered.source(languages[0]), device)
-    return _tier(step, lowered, shape, device)
+    return _tier(step, lowered, elements, device)
 
 
 def _first(
@@ -227,14 +231,14 @@ def compiled(step: KernelStep, source: Source, device: Device) -> Program:
     return program
 
 
-def _tier(step: KernelStep, lowered: Lowered, shape: tuple[int, ...], device: Device) -> Program:
+def _tier(step: KernelStep, lowered: Lowered, elements: int, device: Device) -> Program:
     """Compiled text or blocked NumPy on the CPU: the one that finishes first.
 
     The bits of inexact kernels depend on their sizes alone: NumPy's below `COMPILE_ELEMENTS`, those
     of compiled text from there on. Blocked text over the same functions has the latter, too.
     """
     source = lowered.source("numba")
-    work = _work(step, lowered, shape)
+    work = _work(step, lowered, elements)
     small = work < COMPILE_ELEMENTS
     if (device, source) in step.programs and (source.exact or not small):
         return compiled(step, source, device)

@@ -60,6 +60,16 @@ def test_no_contraction_and_no_reassociation() -> None:
     np.testing.assert_array_equal(out, np.cumsum(data))
 
 
+@x86_only
+@pytest.mark.parametrize("code", ["f8", "f4", "i8"])
+def test_what_keeps_some_elements_is_stored_whole(code: str) -> None:
+    """LLVM would make masked stores of them, which take ten times as long on some processors."""
+    body = "x, y = a0[i], a1[i]\na1[i] = x if x > y else y"
+    text = llvm_compiler.assembly(map_source(body, (code, code)))
+    assert re.search(r"vp?cmpgt|vp?cmplt|vp?max", text)
+    assert not re.search(r"vp?maskmov|\{%k\d\}$", text, re.MULTILINE)
+
+
 def test_only_the_innermost_loop_around_the_mark_is_independent() -> None:
     """The outer loop accumulates in memory, the inner ones may be taken apart."""
     text = """def k(meta, scalars):

@@ -1,4 +1,4 @@
-"""Replays of runs that copy a part of a block because views need it packed."""
+"""Replays of runs that copy a part of a block because views need it packed, or run in boxes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,21 @@ def planned_at_once() -> Iterator[None]:
         yield
 
 
+def _rotated(xp: Any, y: Any) -> Any:
+    """Each turn writes over what it reads, in two boxes: one of them is a row."""
+    for _ in range(4):
+        z = xp.maximum(y, y)
+        y = z * (z > 3) * 3 + xp.concatenate([z[1:], z[:1]]) * 2
+    return y
+
+
 PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
     "rows of a part": lambda xp, y: (lambda w: (w[2:] - w[:-2]).sum())(y[:, 1:] * 2),
     "turned rows": lambda xp, y: (lambda w: xp.vstack([w[2:], w[:2]]).mean())(xp.diff(y)),
     "joined squares": lambda xp, y: (lambda w: xp.concatenate([w[1:], w[:1]]).mean())(
         (y[:, 1:] * 1.5) ** 2
     ),
+    "rotated rows": _rotated,
     "every other row": lambda xp, y: (y[:, :-3] + 1)[::2].sum(axis=0) * 2,
 }
 
