@@ -100,7 +100,9 @@ def better(reduction: Reduce, value: str, best_value: str) -> str:
     found, kind = comparison.better(reduction, value, best_value, _PARTS)
     if kind != "f":
         return found
-    return f"({found} | (({value} != {value}) & ({best_value} == {best_value})))"
+    # no less or equal: greater, or one of them is NaN
+    other = ">=" if reduction.op == "argmin" else "<="
+    return f"((not ({value} {other} {best_value})) & ({best_value} == {best_value}))"
 
 
 def identity(reduction: Reduce, of_value: bool = False) -> str:

@@ -247,6 +247,13 @@ class Printer(LoopText):
         if self.leafwise:
             leaf_sums.end_row(self)
         elif self.folds:
+            places = [r for r in self.folds if is_argument(self.kernel.reductions[r]) and self.in_order(r)]
+            if places:
+                self.open("for i in range(lanes):")
+                self.line(_INDEPENDENT)
+                for r in places:
+                    self.line(f"u{r}[i] = u{r}[i] + i")
+                self.close()
             self.line("width = lanes")
             self.fold()
 
@@ -287,12 +294,15 @@ class Printer(LoopText):
                 self.line(f"acc{r} = {combined(each, f'acc{r}', value)}")
                 continue
             if is_argument(each):
-                here = "here + i" if done else f"where_{self.outer} + (low + i)"
                 lane = f"t{r}[{slot}]", f"u{r}[{slot}]"
-                self.line(f"w{r}, c{r} = {here} * sw_{self.last}, {number(value, each)}")
-                beats = expressions.best(each, f"c{r}", f"w{r}", *lane)
                 if self.in_order(r):  # a later position never wins a tie
+                    place = "low"  # of the block; `end_run` adds where the lane is in it
                     beats = expressions.better(each, f"c{r}", lane[0])
+                else:
+                    here = "here + i" if done else f"where_{self.outer} + (low + i)"
+                    place = f"{here} * sw_{self.last}"
+                    beats = expressions.best(each, f"c{r}", f"w{r}", *lane)
+                self.line(f"w{r}, c{r} = {place}, {number(value, each)}")
                 self.line(f"take{r} = {beats}")
                 self.line(f"{lane[0]} = c{r} if take{r} else {lane[0]}")
                 self.line(f"{lane[1]} = w{r} if take{r} else {lane[1]}")
@@ -339,8 +349,7 @@ class Printer(LoopText):
             each = self.kernel.reductions[r]
             if is_argument(each):
                 self.line(f"t{r}[i] = {identity(each, True)}")
-                first = f"where_{self.outer} + (low + i) * sw_{self.last}"
-                self.line(f"u{r}[i] = {first if self.in_order(r) else identity(each)}")
+                self.line(f"u{r}[i] = {'low' if self.in_order(r) else identity(each)}")
             else:
                 self.line(f"t{r}[i] = {stored(identity(each), each.accumulator)}")
         self.close()
@@ -372,11 +381,11 @@ class Printer(LoopText):
         for r in self.folds:
             each = self.kernel.reductions[r]
             if is_argument(each):
-                self.open(
-                    f"if {expressions.best(each, f't{r}[0]', f'u{r}[0]', f'acc{r}', f'pos{r}')}:"
-                )
+                place = f"where_{self.outer} + u{r}[0] * sw_{self.last}"
+                self.line(f"j{r} = {place if self.in_order(r) else f'u{r}[0]'}")
+                self.open(f"if {expressions.best(each, f't{r}[0]', f'j{r}', f'acc{r}', f'pos{r}')}:")
                 self.line(f"acc{r} = t{r}[0]")
-                self.line(f"pos{r} = u{r}[0]")
+                self.line(f"pos{r} = j{r}")
                 self.close()
             else:
                 last = load(f"t{r}", "0", each.accumulator)

@@ -2,15 +2,15 @@
 
 #include "tape.h"
 
-/* The values of an argument, as NumPy's function takes them (new): arrays cannot be written
-   through. NULL without an exception: Python does it. */
-static PyObject *value_of(PyObject *x)
+/* The values of an argument, as NumPy's function takes them (new): if `sealed`, arrays cannot be
+   written through. NULL without an exception: Python does it. */
+static PyObject *value_of(PyObject *x, int sealed)
 {
     if (PyTuple_CheckExact(x) || PyList_CheckExact(x)) {
         Py_ssize_t count = PySequence_Fast_GET_SIZE(x);
         PyObject *made = PyTuple_CheckExact(x) ? PyTuple_New(count) : PyList_New(count);
         for (Py_ssize_t at = 0; made != NULL && at < count; at++) {
-            PyObject *each = value_of(PySequence_Fast_GET_ITEM(x, at));
+            PyObject *each = value_of(PySequence_Fast_GET_ITEM(x, at), sealed);
             if (each == NULL) {
                 Py_CLEAR(made);
             }
@@ -32,7 +32,7 @@ static PyObject *value_of(PyObject *x)
         shown = PyArray_View((PyArrayObject *)value, NULL, NULL);
         Py_DECREF(value);
     }
-    if (shown != NULL) {
+    if (shown != NULL && sealed) {
         PyArray_CLEARFLAGS((PyArrayObject *)shown, NPY_ARRAY_WRITEABLE);
     }
     return shown;
@@ -80,11 +80,13 @@ static PyObject *take_over(PyObject *value)
         ? array_over(value) : wrapped(value);
 }
 
-PyObject *call_numpy(PyObject *theirs, PyObject *const *args, Py_ssize_t count, PyObject *names)
+PyObject *call_numpy(PyObject *theirs, PyObject *const *args, Py_ssize_t count, PyObject *names,
+                     int sealed)
 {
     PyObject *given[MOST_WORDS], *result = NULL;
     Py_ssize_t all = count + (names == NULL ? 0 : PyTuple_GET_SIZE(names)), there = 0;
-    while (there < all && there < MOST_WORDS && (given[there] = value_of(args[there])) != NULL) {
+    while (there < all && there < MOST_WORDS &&
+           (given[there] = value_of(args[there], sealed)) != NULL) {
         there++;
     }
     if (there == all) {

@@ -14,6 +14,7 @@ typedef struct {
     int by_value; /* whether its numbers decide what is recorded */
     PyObject *template; /* NULL: none yet */
     PyObject *called; /* the name under which calls are counted, if they are NumPy's at once */
+    int reads; /* such a call was made on arrays that cannot be written: it writes to none */
     PyObject **held;
     uint64_t words[];
 } Step;
@@ -229,12 +230,18 @@ static PyObject *again(Step *step, Call *call, PyObject *theirs, PyObject *const
     else if (step->called != NULL && theirs != NULL) {
         PyObject *name = Py_NewRef(step->called);
         uint64_t hash = step->hash;
-        found = call_numpy(theirs, args, count, names);
+        /* some of NumPy's functions copy indices that cannot be written (take: ten times as long) */
+        found = call_numpy(theirs, args, count, names, !step->reads);
+        step = *place_of(call, hash);
         if (found != NULL) {
             count_run(name);
+            if (step != NULL) {
+                step->reads = 1;
+            }
         }
-        else if ((step = *place_of(call, hash)) != NULL) {
+        else if (step != NULL) {
             step->visits = -LATER; /* it gives something else now, or fails */
+            step->reads = 0;
             Py_CLEAR(step->called);
         }
         Py_DECREF(name);

@@ -38,9 +38,10 @@ typedef enum { AN_ARRAY, A_NUMBER, A_PART, AN_OPERAND, NOTHING, A_TUPLE, A_LIST 
    Python does it. */
 PyObject *template_follow(PyObject *made, Call *call, PyObject *const *args);
 
-/* NumPy's function on the values of the arguments; NULL without an exception: nothing was done,
-   Python does it. */
-PyObject *call_numpy(PyObject *theirs, PyObject *const *args, Py_ssize_t count, PyObject *names);
+/* NumPy's function on the values of the arguments, which it cannot write if they are `sealed`; NULL
+   without an exception: nothing was done, Python does it. */
+PyObject *call_numpy(PyObject *theirs, PyObject *const *args, Py_ssize_t count, PyObject *names,
+                     int sealed);
 /* Whether a result is of a kind that `call_numpy` gives: arrays with memory of their own, numbers,
    or a tuple of these. */
 int is_taken_over(PyObject *result);
