@@ -100,11 +100,11 @@ class Later(Protocol):
 class Bound(NamedTuple):
     """A launch of fixed geometry, for C (lazyfuse/native/capture/replay.c), over other addresses.
 
-    `threads()` gives the threads that share its chunks; None if there is one chunk.
+    `threads`: who shares its chunks, or the function that gives it; None if there is one chunk.
     """
 
     rows: object
-    threads: Callable[[], tuple[int, int, int, int] | None] | None = None
+    threads: tuple[int, int, int, int] | Callable[[], tuple[int, int, int, int] | None] | None = None
 
 
 class Program:

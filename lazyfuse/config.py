@@ -181,8 +181,7 @@ class Options:
     # a figure measured on this machine (calibrate_cpu.py) replaces the default
     threads_above: int = _switch(
         1 << 17,
-        "additions from which a launch uses several threads, a quarter where these look for work "
-        "already; 131072: as measured here, if it was",
+        "additions from which a launch uses several threads; 131072: as measured here, if it was",
     )
     # the size of this machine's last cache replaces the default
     stream_above: int = _switch(

@@ -379,8 +379,9 @@ def divide_c16(a, b):
     scale = float64(1.0) / (float64(1.0) if is_zero else large + small * ratio)
     crossed = second - first * ratio if is_real else first * ratio - second
     size = abs(b.real) if is_zero else float64(1.0)
-    at_zero = complex(a.real / size, a.imag / size)
-    return at_zero if is_zero else complex((first + second * ratio) * scale, crossed * scale)
+    real = a.real if is_zero else (first + second * ratio) * scale
+    imag = a.imag if is_zero else crossed * scale
+    return complex(real / size, imag / size)
 
 
 def reciprocal_c16(a):

@@ -41,16 +41,19 @@ def in_c(
     if count == 1:
         return Bound(rows)
     additions = launch.elements * weight
+    alone = work.loop(chunks)[0], 0, 0, 0
+    if additions < work.threads_above:
+        return Bound(rows, alone)
 
     def threads() -> tuple[int, int, int, int] | None:
         """The loop over rows, and the team that shares it; None: Python threads help."""
         helpers = work.helpers(additions, count)
         if helpers <= 0:
-            return work.loop(chunks)[0], 0, 0, 0
+            return alone
         crew = work.native.team(helpers)
         if crew is None:
             return None
-        return work.loop(chunks)[0], crew.loaded[0].address, crew.address, helpers
+        return alone[0], crew.loaded[0].address, crew.address, helpers
 
     return Bound(rows, threads)
 

@@ -82,9 +82,7 @@ _HEAD = object.__basicsize__
 _word_at = ctypes.c_size_t.from_address
 _WORDS = 8  # shared words in front of the rows: a cache line of their own
 _SPINS = 20_000  # 20 to 60 us
-AWAKE = 4  # a worker thread that already spins is worth this many times less work
 LONG = 1 << 22  # additions: two milliseconds, in which workers that come late still help
-FOLLOWS = 150e-6  # seconds between two such launches in which a worker thread stays awake
 _SLOTS = {"b": "q8x", "i": "q8x", "u": "Q8x", "f": "d8x", "c": "dd"}
 
 
@@ -114,7 +112,7 @@ class ChunkRunner:
     """How a device runs chunks: its threads, the least work for them, and the chunk loop."""
 
     __slots__ = (
-        "__weakref__", "_asked", "_load", "_lock", "_loops", "native", "pool", "threads_above",
+        "__weakref__", "_load", "_lock", "_loops", "native", "pool", "threads_above",
     )  # fmt: skip
 
     def __init__(
@@ -128,7 +126,6 @@ class ChunkRunner:
         self.native = NativeThreads(load)
         self.threads_above = threads_above
         self._load = load
-        self._asked = 0.0  # when a launch last wanted an awake worker thread
         self._loops: dict[str, tuple[Loaded, Callable[..., int]]] = {}
         self.after_fork()
         fork_safety.register(self)
@@ -140,22 +137,14 @@ class ChunkRunner:
     def helpers(self, work: float, chunks: int, native: bool = True) -> int:
         """How many threads should help with `work`, in additions.
 
-        `native`: worker threads in machine code, which may be spinning now.
+        `native`: worker threads in machine code, which are not awake yet or may be late.
         """
         most = self.pool.threads // thread_pool.callers
-        if most < 2 or (work < LONG and native and self.native.are_late()):
+        if most < 2 or work < self.threads_above:  # waking a thread takes the caller's time
             return 0
-        least = self.threads_above  # waking a thread takes the caller's time
-        if work < least:
-            least //= AWAKE
-            if work < least or chunks < 2 or not native:
-                return 0
-            now, before = time.perf_counter(), self._asked
-            self._asked = now
-            if not self.native.is_at_hand(now - before < FOLLOWS):
-                return 0
-        useful = int(2 * work / max(1, least))
-        return min(most, chunks, useful) - 1
+        if work < LONG and native and self.native.are_late():
+            return 0
+        return min(most, chunks, int(2 * work / max(1, self.threads_above))) - 1
 
     def prepare(self) -> None:
         """Load the loops before they are needed."""

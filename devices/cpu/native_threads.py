@@ -271,16 +271,6 @@ class NativeThreads:
         if crew is not None:
             crew.dismiss()
 
-    def is_at_hand(self, follows: bool) -> bool:
-        """Whether a worker spins now, so that giving it work costs little.
-
-        Where work `follows` other work at once, a worker that wakes now will spin next time.
-        """
-        crew = self._team
-        if crew is not None and crew.sleepers.value < crew.size:
-            return True
-        return follows and not self._failed
-
     def are_late(self) -> bool:
         """Whether workers kept a caller waiting a moment ago: other programs have their cores."""
         crew = self._team

@@ -132,6 +132,11 @@ def is_read_only(node: Node) -> bool:
     return node.value is not None and not node.value.flags.writeable
 
 
+def may_be_shared(node: Node) -> bool:
+    """Whether a copy may have the values of a node until one of both is written."""
+    return not (lies_in_numpys_memory(node) or is_read_only(node))
+
+
 def cast_node(node: Node, dtype: DType) -> Node:
     """The values of `node` converted as NumPy's unsafe casting does."""
     if node.dtype is dtype or node.dtype == dtype:

@@ -21,7 +21,7 @@ from lazyfuse.runtime.scheduling import evaluate
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_FEWEST = 1 << 15  # elements from which a routine is launched
+_FEWEST = 1 << 18  # elements from which a routine is launched: NumPy is as fast below
 _BLOCK = 1 << 14  # elements per chunk, where there are rows
 NUMBERS = (int, float, bool, complex)
 

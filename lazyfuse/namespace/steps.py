@@ -28,6 +28,7 @@ from lazyfuse.arrays.ndarray import (
     on_storage,
     options,
 )
+from lazyfuse.arrays.nodes import may_be_shared
 from lazyfuse.arrays.scalars import make_scalar, numbers_stay, scalar
 from lazyfuse.arrays.storage import CANONICAL, Storage, is_evaluated
 from lazyfuse.codegen.graph.node import Node, topological
@@ -39,7 +40,7 @@ from lazyfuse.runtime.layout.meta_arrays import ORIGIN, packed_layout
 from lazyfuse.runtime.numerics.errstate import SourceLocation
 from lazyfuse.runtime.scheduling.stand_ins import Looked, stand_in, tracing
 
-AN_ARRAY, A_NUMBER, A_PART, AN_OPERAND, NOTHING, A_TUPLE, A_LIST = range(7)  # as in tape.h
+AN_ARRAY, A_NUMBER, A_PART, AN_OPERAND, NOTHING, A_TUPLE, A_LIST, SHARED = range(8)  # as in tape.h
 MOST_VALUES: Final = 64  # of a template, as in tape.h
 LARGEST: Final = 1 << 12
 """Bytes of a constant that a template keeps."""
@@ -217,8 +218,8 @@ def _template(trace: _Trace, result: Any, function: Any) -> Any:
     places: dict[int, int] = {}
     for at, node in enumerate(trace.nodes):
         places.setdefault(id(node), at)
-    if any(id(root) in places for root in roots):
-        raise _Refused  # whether two arrays may share values depends on who has made these
+    if any(id(node) in places for _, node in writes):
+        raise _Refused  # the memory of two arrays is one
     numbers: list[Node] = []
     steps: list[tuple[Any, ...]] = []
     named: dict[int, tuple[str]] = {}
@@ -242,7 +243,7 @@ def _template(trace: _Trace, result: Any, function: Any) -> Any:
     if len(trace.nodes) + len(numbers) + len(steps) > MOST_VALUES:
         raise _Refused
     placed_writes = tuple([(at, places[id(node)]) for at, node in writes])
-    return tuple(numbers), tuple(steps), placed_writes, _numbered(shown, places)
+    return tuple(numbers), tuple(steps), placed_writes, _numbered(shown, places, len(trace.nodes))
 
 
 def _result(trace: _Trace, x: Any, roots: list[Node], picks: bool) -> tuple[Any, ...]:
@@ -278,11 +279,18 @@ def _result(trace: _Trace, x: Any, roots: list[Node], picks: bool) -> tuple[Any,
     return (A_NUMBER if type(x) is scalar else AN_ARRAY), node
 
 
-def _numbered(shown: tuple[Any, ...], places: dict[int, int]) -> tuple[Any, ...]:
+def _numbered(shown: tuple[Any, ...], places: dict[int, int], given: int) -> tuple[Any, ...]:
     kind, of = shown[0], shown[1]
     if kind in (A_TUPLE, A_LIST):
-        return kind, tuple([_numbered(each, places) for each in of])
-    return (kind, places[id(of)]) if kind in (AN_ARRAY, A_NUMBER) else shown
+        return kind, tuple([_numbered(each, places, given) for each in of])
+    if kind not in (AN_ARRAY, A_NUMBER):
+        return shown
+    place = places[id(of)]
+    if place < given:  # an operand's: whether a copy shares it depends on who has made it
+        if kind != AN_ARRAY:
+            raise _Refused
+        return SHARED, place, may_be_shared
+    return kind, place
 
 
 def _overflows(node: Node) -> bool:

@@ -643,6 +643,34 @@ static PyObject *exports_of(PyObject *array)
     return exports;
 }
 
+/* As `Storage.detach`, where nothing has looked at the block yet: it gets a copy of values that it
+   shares, with a node of its own. -1: an error. */
+static int take_copy(PyObject *storage)
+{
+    PyObject *node = STORAGE(storage, node);
+    PyArrayObject *value = IS_NODE(node) ? (PyArrayObject *)NODE(node, value) : NULL;
+    if (value == NULL || !is_held_beyond(node, 1) || NODE(node, resident) != Py_None ||
+        NODE(node, perm) != Py_None || STORAGE(storage, value) != Py_None ||
+        STORAGE(storage, exports) != Py_None || !IS_REAL(value) || plain_type(value) < 0 ||
+        !PyArray_ISCARRAY_RO(value)) {
+        return 0;
+    }
+    PyObject *room = large_room(PyArray_NDIM(value), PyArray_DIMS(value), plain_type(value));
+    PyObject *own = room == NULL ? NULL : leaf_of((PyArrayObject *)room);
+    if (own != NULL) {
+        char *to = PyArray_BYTES((PyArrayObject *)room), *from = PyArray_BYTES(value);
+        size_t bytes = (size_t)PyArray_NBYTES(value);
+        Py_INCREF(value);
+        Py_BEGIN_ALLOW_THREADS
+        memcpy(to, from, bytes);
+        Py_END_ALLOW_THREADS
+        Py_DECREF(value);
+        Py_XSETREF(STORAGE(storage, node), own);
+    }
+    Py_XDECREF(room);
+    return own == NULL ? -1 : 0;
+}
+
 /* As `Storage.lend`, at first: the array that other code gets (new); NULL without an exception: not
    so plain. */
 static PyObject *lend_first(PyObject *storage)
@@ -767,10 +795,10 @@ static PyObject *lend_block(Core *x)
         there = done != NULL;
         Py_XDECREF(done);
         Py_XDECREF(nodes);
-        note_lost(x);
     }
+    note_lost(x);
     PyObject *outer = there ? lend_known(storage) : NULL;
-    if (outer == NULL && there && !PyErr_Occurred()) {
+    if (outer == NULL && there && !PyErr_Occurred() && take_copy(storage) == 0) {
         outer = lend_first(storage);
     }
     Py_DECREF(storage);

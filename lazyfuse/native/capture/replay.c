@@ -410,7 +410,8 @@ static long start(Turn *turn, Event *event)
         return NOT_BEGUN;
     }
     if (event->second != Py_None) {
-        PyObject *found = PyObject_CallNoArgs(event->second);
+        PyObject *found = PyTuple_CheckExact(event->second)
+            ? Py_NewRef(event->second) : PyObject_CallNoArgs(event->second);
         if (found == NULL) {
             return FAILED;
         }

@@ -124,6 +124,13 @@ static PyObject *result_again(PyObject *result, PyObject *const *operands, PyObj
     if (kind == A_NUMBER) {
         return from_node(Py_NewRef(values[at]));
     }
+    if (kind == SHARED) {
+        PyObject *may = PyObject_CallOneArg(PyTuple_GET_ITEM(result, 2), values[at]);
+        Py_XDECREF(may);
+        if (may != Py_True) {
+            return NULL;
+        }
+    }
     PyObject *done = PyObject_CallOneArg(hooks.note, values[at]);
     x = done == NULL ? NULL : array_alone(NULL, values[at]);
     Py_XDECREF(done);

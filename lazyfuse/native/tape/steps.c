@@ -96,8 +96,21 @@ static int waits(PyObject *x)
     return node != NULL && IS_NODE(node) && is_pending(node);
 }
 
-/* Whether a call has recorded something: what it gave waits, or is a part of an operand, or a
-   number for which it `noted` operations; or an operand waits now. */
+/* Whether an array has the node of an operand, as a copy that shares its values. */
+static int shares_node(const Call *call, PyObject *x)
+{
+    PyObject *node = ((Core *)x)->node;
+    for (int at = 0; node != NULL && node != Py_None && at < call->operands_count; at++) {
+        Core *operand = (Core *)call->operands[at];
+        if ((PyObject *)operand != x && (operand->node == node || any_node(operand) == node)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Whether a call has recorded something: what it gave waits, or is a part or a copy of an operand,
+   or a number for which it `noted` operations; or an operand waits now. */
 static int has_recorded(const Call *call, PyObject *result, int noted)
 {
     if (PyTuple_CheckExact(result) || PyList_CheckExact(result)) {
@@ -116,7 +129,7 @@ static int has_recorded(const Call *call, PyObject *result, int noted)
                 return 1;
             }
         }
-        return waits(result);
+        return waits(result) || (IS_ARRAY(result) && shares_node(call, result));
     }
     for (int at = 0; result == Py_None && at < call->operands_count; at++) {
         if (waits(call->operands[at])) {

@@ -31,8 +31,9 @@ typedef struct {
 int describe_call(Call *call, PyObject *function, PyObject *const *args, Py_ssize_t count,
                   PyObject *names, Py_ssize_t fixed, int by_value);
 
-/* What a result is: a node's array or number, a part of an operand, the operand, a container. */
-typedef enum { AN_ARRAY, A_NUMBER, A_PART, AN_OPERAND, NOTHING, A_TUPLE, A_LIST } ResultKind;
+/* What a result is: a node's array or number, a part of an operand, the operand, a container, an
+   array that has the values of an operand's node. */
+typedef enum { AN_ARRAY, A_NUMBER, A_PART, AN_OPERAND, NOTHING, A_TUPLE, A_LIST, SHARED } ResultKind;
 
 /* The call as its template says, with these arguments; NULL without an exception: nothing was done,
    Python does it. */

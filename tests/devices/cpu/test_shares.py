@@ -51,27 +51,11 @@ def test_steps_and_slow_steps_weigh() -> None:
     assert launch.weight("    v1 = float64(vm_exp(h0))\n") >= 2.0
 
 
-def test_helpers_that_look_for_work_join_sooner(work: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(work.native, "is_at_hand", lambda follows: True)
-    assert work.helpers(30_000, 4) == 1
-    assert work.helpers(30_000, 1) == 0
-    assert work.helpers(20_000, 4) == 0
-    assert work.helpers(30_000, 4, native=False) == 0
+def test_helpers_join_from_some_work_on(work: Any) -> None:
+    assert work.helpers(99_000, 4) == 0
+    assert work.helpers(100_000, 4) == 1
+    assert work.helpers(100_000, 1) == 0
     assert work.helpers(100_000, 4, native=False) == 1
-
-
-def test_sleeping_helpers_are_woken_for_work_that_goes_on(work: Any, monkeypatch: Any) -> None:
-    asked: list[bool] = []
-
-    def is_at_hand(follows: bool) -> bool:
-        asked.append(follows)
-        return follows
-
-    monkeypatch.setattr(work.native, "is_at_hand", is_at_hand)
-    monkeypatch.setattr(work, "_asked", 0.0)
-    monkeypatch.setattr(launch.time, "perf_counter", iter([10.0, 10.00005, 11.0]).__next__)
-    assert [work.helpers(30_000, 4) for _ in range(3)] == [0, 1, 0]
-    assert asked == [False, True, False]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
