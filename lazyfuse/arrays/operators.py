@@ -529,7 +529,7 @@ def _divides(self: ndarray, other: Any, swapped: bool) -> bool:
 _ARRAY_LIKE = ("__len__", "shape", "__array_ufunc__")
 
 
-def contract(self: ndarray, other: Any, swapped: bool) -> Any:
+def contract(self: ndarray, other: Any, swapped: bool = False) -> Any:
     """`self @ other`; the functions of linear algebra set what it calls (see `set_matmul`)."""
     known = type(other) in OURS or type(other) in PLAIN or type(other) is np.ndarray
     defers = not known and _defers(other, "__rmatmul__", swapped)

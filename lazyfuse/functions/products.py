@@ -44,6 +44,7 @@ from lazyfuse.functions.ufunc import ufunc_of
 from lazyfuse.interop import fallback
 from lazyfuse.interop.fallback import records
 from lazyfuse.registry import with_globals
+from lazyfuse.runtime.events import numpy_calls
 from lazyfuse.runtime.events.decisions import EXPORTED, Rule
 from lazyfuse.runtime.execution import matmul
 from lazyfuse.runtime.layout.meta_arrays import packed_order, result_order
@@ -76,6 +77,14 @@ def _at_once(operands: Sequence[ndarray], shape: Shape) -> Rule | None:
     first, second = operands
     ours = matmul.is_ours(shape_of(first), shape_of(second), [dtype_of(x) for x in operands])
     return None if ours else EXPORTED
+
+
+def _done(function: Any, operands: Sequence[ndarray]) -> Any:
+    """A product of values, now: NumPy's, unless it is large enough for our tiles."""
+    first, second = operands
+    if not matmul.is_ours(shape_of(first), shape_of(second), [dtype_of(x) for x in operands]):
+        numpy_calls.note_done()
+    return wrap(fallback.call(function, [gather(first), gather(second)], {}))
 
 
 def _is_shared(x: ndarray) -> bool:
@@ -119,7 +128,7 @@ def _recorded_matmul(first: Any, second: Any) -> Any:
     if shape is None or not _is_stacked_in_order(operands, shape):
         return None
     if _at_once(operands, shape):
-        return wrap(fallback.call(matmul.matmul, [gather(left), gather(right)], {}))
+        return _done(matmul.matmul, operands)
     try:
         loop = promotion.resolve(_MATMUL, (dtype_of(left), dtype_of(right)))
     except TypeError:
@@ -172,8 +181,7 @@ def _product(
     if shape is None:
         return None
     if _at_once(operands, shape):
-        ours = matmul.dot if theirs is np.dot else theirs
-        return wrap(fallback.call(ours, [gather(left), gather(right)], {}))
+        return _done(matmul.dot if theirs is np.dot else theirs, operands)
     dtype = np.result_type(dtype_of(left), dtype_of(right))
     return host(theirs.__name__, theirs, operands, shape, dtype)
 

@@ -17,6 +17,7 @@ from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import TABLE
 from lazyfuse.devices.caches import DTYPES, cached
 from lazyfuse.kernels.scan import NAMES
+from lazyfuse.runtime.events import numpy_calls
 from lazyfuse.runtime.execution import routine
 from lazyfuse.runtime.numerics import fp_flags
 
@@ -261,6 +262,8 @@ def at(real: Array, key: Any) -> Any:
         found = routine.attempt(read, real, key)
         if found is not None:
             return found
+        if kind is np.ndarray and key.dtype.kind in "iu":
+            numpy_calls.note_done()
     return real[key]
 
 

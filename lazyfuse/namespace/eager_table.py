@@ -206,7 +206,9 @@ def _install() -> None:
         base.NATIVE.bind("named_place", lambda *place: steps.named_place(*place))
         base.NATIVE.bind("plain_node", lambda *node: fresh.one(*node))
         base.NATIVE.bind("called_name", steps.called_name)
-        base.NATIVE.bind("calls_counted", numpy_calls.by_name)
+        base.NATIVE.bind("calls_counted", numpy_calls.begin)
+        base.NATIVE.bind("numpys_item", operator.getitem)
+        base.NATIVE.bind("numpys_matmul", np.matmul)
         config.on_any_change(lambda _: base.NATIVE.steps_forget())
         config.on_change("tape_after", base.NATIVE.steps_after)
         count = base.NATIVE.steps_count

@@ -124,9 +124,9 @@ def named_place(where: Any, name: str) -> SourceLocation:
     return SourceLocation.like(where, name=name)
 
 
-def called_name(theirs: Any, before: dict[str, int]) -> str | None:
-    """The name under which NumPy's calls of a function are counted; None: C is not to make them.
-    For C.
+def called_name(theirs: Any, before: dict[str, int]) -> str | bool | None:
+    """The name under which NumPy's calls of a function are counted; True: they are not; None: C is
+    not to make them. For C.
 
     `before`: how often NumPy's functions had run before a call of ours.
     """
@@ -134,8 +134,8 @@ def called_name(theirs: Any, before: dict[str, int]) -> str | None:
     if name is None or name in fallback.WRITTEN or name in fallback.CALLBACKS:
         return None
     ran = [each for each, n in numpy_calls.by_name().items() if n > before.get(each, 0)]
-    if not ran:
-        return None  # done in another way than NumPy's
+    if not ran:  # None: done in another way than NumPy's
+        return True if numpy_calls.is_done() else None
     return ran[0] if len(ran) == 1 else numpy_calls.name_of(theirs)
 
 

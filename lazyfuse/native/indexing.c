@@ -477,7 +477,7 @@ static PyObject *get_item(PyObject *x, PyObject *key)
         }
     }
     PyObject *args[] = {x, key};
-    return step_call(hooks.get_item, args, 2, NULL, 0);
+    return step_function(hooks.get_item, hooks.numpys_item, args, 2, NULL, 0);
 }
 
 /* A number becomes an element, or few elements what they can become without NumPy: 1, 0 where

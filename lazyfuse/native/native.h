@@ -361,6 +361,7 @@ int has_own_memory(PyObject *array);
     _(pool_empty) _(trim) _(stretch_left) _(expression_site) _(deliver)       \
     _(expression_program) _(traced) _(storage_of) _(plain_node) _(snapshot) _(named_place)         \
     _(called_name) _(calls_counted) _(evaluate_in_full) _(lost) _(export_rule)                     \
+    _(numpys_item) _(numpys_matmul)                                                                \
     _(evaluations_begin) _(number_uses) _(numbers_inside) _(gather_rule) _(takes_numbers)          \
     _(evaluation_error) _(gathered)                                                                       \
     /* classes; `scalar`: of lazy ones; `source_location`: errstate's */                           \

@@ -455,7 +455,8 @@ static PyObject *multiply_matrices(PyObject *left, PyObject *right)
         return wrapped(result);
     }
     PyObject *args[] = {self, other, swapped ? Py_True : Py_False};
-    return step_call(hooks.matmul, args, 3, NULL, 0);
+    return swapped ? step_call(hooks.matmul, args, 3, NULL, 0)
+                   : step_function(hooks.matmul, hooks.numpys_matmul, args, 2, NULL, 0);
 }
 
 static PyObject *array_matmul(PyObject *left, PyObject *right)

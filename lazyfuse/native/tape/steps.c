@@ -13,7 +13,7 @@ typedef struct {
     int holds, visits; /* visits below zero: it is not recorded the same way each time */
     int by_value; /* whether its numbers decide what is recorded */
     PyObject *template; /* NULL: none yet */
-    PyObject *called; /* the name under which calls are counted, if they are NumPy's at once */
+    PyObject *called; /* the name under which calls are counted, if they are NumPy's at once; True */
     int reads; /* such a call was made on arrays that cannot be written: it writes to none */
     PyObject **held;
     uint64_t words[];
@@ -247,7 +247,9 @@ static PyObject *again(Step *step, Call *call, PyObject *theirs, PyObject *const
         found = call_numpy(theirs, args, count, names, !step->reads);
         step = *place_of(call, hash);
         if (found != NULL) {
-            count_run(name);
+            if (name != Py_True) {
+                count_run(name);
+            }
             if (step != NULL) {
                 step->reads = 1;
             }

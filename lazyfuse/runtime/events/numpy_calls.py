@@ -14,6 +14,29 @@ table: dict[tuple[str, CodeType, int], int] = {}
 """Calls by function, code object and instruction offset of the first frame outside lazyfuse."""
 
 
+_done = False  # since `begin`
+
+
+def begin() -> dict[str, int]:
+    """How often NumPy ran each function, before a call that C may make itself the next time."""
+    global _done
+    _done = False
+    return by_name()
+
+
+def note_done() -> None:
+    """Note that NumPy has just done a call on the values of its operands, as it does for its own
+    arrays. Such calls are part of functions that are ours, and are not counted.
+    """
+    global _done
+    _done = True
+
+
+def is_done() -> bool:
+    """Whether `note_done` was called since `begin`."""
+    return _done
+
+
 def count(name: str, frame: FrameType | None) -> None:
     """Count a call of `name` that NumPy ran for the first frame outside lazyfuse."""
     while frame is not None and frame.f_code.co_filename.startswith(_HOME):
