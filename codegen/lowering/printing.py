@@ -338,13 +338,21 @@ class LoopText(KernelText):
             self.let("count", total)
             self.evaluate()
         else:
-            self.repeat("low", total, self.block)
-            self.let("count", f"min({self.block}{self.long}, {total} - low)")
-            self.evaluate()
-            if self.may_stop():
-                self.stop_if_decided()
-            self.close()
+            self.blocks(total)
         self.end_run()
+
+    def blocks(self, total: str) -> None:
+        """A run of `total` elements, block by block."""
+        self.repeat("low", total, self.block)
+        self.one_block(f"{self.block}{self.long}", total)
+        self.close()
+
+    def one_block(self, most: str, total: str) -> None:
+        """Evaluate up to `most` elements from `low` on."""
+        self.let("count", f"min({most}, {total} - low)")
+        self.evaluate()
+        if self.may_stop():
+            self.stop_if_decided()
 
     def walks_tree(self) -> bool:
         """Whether NumPy's tree above blocks is part of the text."""

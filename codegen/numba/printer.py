@@ -20,6 +20,7 @@ from lazyfuse.devices.base import Source
 # Elements of a run that are evaluated at once where none of its reductions is a pairwise sum. The
 # same number of partial results ("lanes") is combined side by side, and joined at the run's end.
 LANES = 256
+FEW_LANES, SHORT_ROW = 64, 2048
 # Elements of a streamed map that are computed at once, into a buffer in the first cache.
 STREAMED = 512
 # Bodies of at least this cost copy their strided inputs into buffers first, up to this many inputs.
@@ -260,6 +261,18 @@ class Printer(LoopText):
     def stop_if_decided(self) -> None:
         self.begin("if", " and ".join(self.decided("not ")))
         self.line("break")
+        self.close()
+
+    def blocks(self, total: str) -> None:
+        if not self.folds:
+            super().blocks(total)
+            return
+        # each row's lanes are folded: few lanes for short rows
+        self.line(f"block = {FEW_LANES} if {total} < {SHORT_ROW} else {self.block}")
+        self.line("low = 0")
+        self.begin("while", f"low < {total}")
+        self.one_block("block", total)
+        self.line("low += block")
         self.close()
 
     def joined(self, r: int, first: str, second: str) -> str:

@@ -17,7 +17,7 @@ import pytest
 import lazyfuse as np
 from lazyfuse.devices.base import DeviceError
 from lazyfuse.devices.cpu import matmul_blas, matmul_packing
-from lazyfuse.runtime.execution import matmul
+from lazyfuse.runtime.execution import matmul, tiles
 from lazyfuse.runtime.scheduling import evaluate
 from tests.helpers.tile_watch import Watch, watching
 from tests.pairwise import first as usual
@@ -335,6 +335,7 @@ def test_a_product_that_is_numpys_leaves_the_rest_of_a_chain_B3(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(matmul, "WORTH", 1 << 40)
+    monkeypatch.setattr(tiles, "STAYS", 1 << 40)
     x, w = made((3000, 8), "f8", "C", 1), made((8, 60), "f8", "C", 2)
     b = made((1, 60), "f8", "C", 3)[0]
     found = results(scores(np, np.array(x), np.array(w), np.array(b)))

@@ -36,6 +36,7 @@ def watch(on_cpu: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
     found = watching(monkeypatch)
     monkeypatch.setattr(program_tiers, "COMPILE_ELEMENTS", 1)
     monkeypatch.setattr(tiles, "SHORTEST", 16)
+    monkeypatch.setattr(tiles, "STAYS", 1 << 40)
     usual = cpu_figures.tuning()
     cpu_figures.use(dataclasses.replace(usual, tile_bytes=4096))
     evaluate.clear_plans()
@@ -144,7 +145,10 @@ def test_other_dtypes_and_layouts_B6(watch: Watch, dtype: str) -> None:
 
 # one axis inside, and two with one between them that is kept
 @pytest.mark.parametrize("axes", first(1, [(1, (0, 2)), (2, 0, (1, 2))]))
-def test_three_axes_and_several_reduced_ones_B6(watch: Watch, axes: tuple[Any, ...]) -> None:
+def test_three_axes_and_several_reduced_ones_B6(
+    watch: Watch, axes: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiles, "SHORTEST", 1)
     x = numpy.random.default_rng(7).normal(size=(6, 20, 31))
     for axis in axes:
         expected = layer_norm(numpy, x, axis)
