@@ -145,10 +145,8 @@ def test_other_dtypes_and_layouts_B6(watch: Watch, dtype: str) -> None:
 
 # one axis inside, and two with one between them that is kept
 @pytest.mark.parametrize("axes", first(1, [(1, (0, 2)), (2, 0, (1, 2))]))
-def test_three_axes_and_several_reduced_ones_B6(
-    watch: Watch, axes: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tiles, "SHORTEST", 1)
+def test_three_axes_and_several_reduced_ones_B6(watch: Watch, axes: tuple[Any, ...]) -> None:
+    cpu_figures.use(dataclasses.replace(cpu_figures.tuning(), tile_bytes=1 << 14))
     x = numpy.random.default_rng(7).normal(size=(6, 20, 31))
     for axis in axes:
         expected = layer_norm(numpy, x, axis)
