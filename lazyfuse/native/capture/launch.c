@@ -171,7 +171,8 @@ PyObject *rows_new(PyObject *Py_UNUSED(module), PyObject *args)
 
 /* --------------------------------------------------------------------------------------- copies */
 
-enum { COPY_RANK = 8, LET_GO = 1 << 16 }; /* bytes from which a copy releases Python's lock */
+/* LET_GO: bytes from which a copy releases Python's lock; SHORT: a row that costs more than a call. */
+enum { COPY_RANK = 8, LET_GO = 1 << 16, SHORT = 16 };
 #define APART ((int64_t)1 << 40) /* a flag next to the item size: the two memories are disjoint */
 
 typedef struct {
@@ -198,6 +199,24 @@ static void join_axes(Copying *c)
         c->from[rank - 1] = c->from[axis];
     }
     c->rank = rank;
+}
+
+/* Lets the longest axis be the innermost where rows are short, as those of `repeat`. */
+static void turn_short_rows(Copying *c)
+{
+    int last = c->rank - 1, longest = last;
+    for (int axis = 0; axis < last && c->dims[last] < SHORT; axis++) {
+        longest = c->dims[axis] > c->dims[longest] ? axis : longest;
+    }
+    if (longest == last) {
+        return;
+    }
+    npy_intp *const each[] = {c->dims, c->to, c->from};
+    for (int at = 0; at < 3; at++) {
+        npy_intp own = each[at][longest];
+        each[at][longest] = each[at][last];
+        each[at][last] = own;
+    }
 }
 
 void copy_along(char *to, const npy_intp *to_strides, const char *from,
@@ -265,6 +284,7 @@ int copy_elements(int64_t target, int64_t source, PyObject *description)
         return 0;
     }
     join_axes(&c);
+    turn_short_rows(&c);
     PyThreadState *state = bytes >= LET_GO ? PyEval_SaveThread() : NULL;
     copy_along(to, c.to, from, c.from, c.dims, c.rank, c.item);
     if (state != NULL) {

@@ -35,7 +35,7 @@ def watch(on_cpu: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
     has any."""
     found = watching(monkeypatch)
     monkeypatch.setattr(program_tiers, "COMPILE_ELEMENTS", 1)
-    monkeypatch.setattr(tiles, "SHORTEST", 16)
+    monkeypatch.setattr(tiles, "SHORTEST", 8)
     monkeypatch.setattr(tiles, "STAYS", 1 << 40)
     usual = cpu_figures.tuning()
     cpu_figures.use(dataclasses.replace(usual, tile_bytes=4096))
