@@ -104,7 +104,9 @@ class Bound(NamedTuple):
     """
 
     rows: object
-    threads: tuple[int, int, int, int] | Callable[[], tuple[int, int, int, int] | None] | None = None
+    threads: tuple[int, int, int, int] | Callable[[], tuple[int, int, int, int] | None] | None = (
+        None
+    )
 
 
 class Program:

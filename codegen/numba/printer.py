@@ -248,7 +248,9 @@ class Printer(LoopText):
         if self.leafwise:
             leaf_sums.end_row(self)
         elif self.folds:
-            places = [r for r in self.folds if is_argument(self.kernel.reductions[r]) and self.in_order(r)]
+            places = [
+                r for r in self.folds if is_argument(self.kernel.reductions[r]) and self.in_order(r)
+            ]
             if places:
                 self.open("for i in range(lanes):")
                 self.line(_INDEPENDENT)
@@ -396,7 +398,9 @@ class Printer(LoopText):
             if is_argument(each):
                 place = f"where_{self.outer} + u{r}[0] * sw_{self.last}"
                 self.line(f"j{r} = {place if self.in_order(r) else f'u{r}[0]'}")
-                self.open(f"if {expressions.best(each, f't{r}[0]', f'j{r}', f'acc{r}', f'pos{r}')}:")
+                self.open(
+                    f"if {expressions.best(each, f't{r}[0]', f'j{r}', f'acc{r}', f'pos{r}')}:"
+                )
                 self.line(f"acc{r} = t{r}[0]")
                 self.line(f"pos{r} = j{r}")
                 self.close()

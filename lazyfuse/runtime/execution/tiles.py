@@ -35,7 +35,7 @@ TILES_PER_THREAD = 4
 # Where tiles divide the axis that is dense in memory: the fewest elements of it in a tile.
 SHORTEST = 64
 # What the steps of a chain pass on stays in the last cache up to this fraction of it. Tiles for the
-# second cache gain nothing there: matrices of 200 to 1,000 rows took 1.1 to 5 times as long by them.
+# second cache gain nothing there: matrices of 200 to 1,000 rows took 1.1 to 5 times as long.
 STAYS = 2
 # Tiles that multiply matrices begin at multiples of this many rows (matmul_blas.BLOCK). With fewer
 # rows, packing the second operand shows in the time.
