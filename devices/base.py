@@ -97,6 +97,10 @@ class Later(Protocol):
         """
 
 
+Crew = tuple[int, int, int, int]
+"""The address of the loop over chunks, of the code that shares it, of the team, and its helpers."""
+
+
 class Bound(NamedTuple):
     """A launch of fixed geometry, for C (lazyfuse/native/capture/replay.c), over other addresses.
 
@@ -104,9 +108,7 @@ class Bound(NamedTuple):
     """
 
     rows: object
-    threads: tuple[int, int, int, int] | Callable[[], tuple[int, int, int, int] | None] | None = (
-        None
-    )
+    threads: Crew | Callable[[], Crew | None] | None = None
 
 
 class Program:

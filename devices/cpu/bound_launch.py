@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base import Bound, Launch
+from ..base import Bound, Crew, Launch
 
 if TYPE_CHECKING:
     from .launch import ChunkRunner
@@ -45,7 +45,7 @@ def in_c(
     if additions < work.threads_above:
         return Bound(rows, alone)
 
-    def threads() -> tuple[int, int, int, int] | None:
+    def threads() -> Crew | None:
         """The loop over rows, and the team that shares it; None: Python threads help."""
         helpers = work.helpers(additions, count)
         if helpers <= 0:

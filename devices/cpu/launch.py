@@ -137,7 +137,7 @@ class ChunkRunner:
     def helpers(self, work: float, chunks: int, native: bool = True) -> int:
         """How many threads should help with `work`, in additions.
 
-        `native`: worker threads in machine code, which are not awake yet or may be late.
+        `native`: they are worker threads in machine code, which may be late.
         """
         most = self.pool.threads // thread_pool.callers
         if most < 2 or work < self.threads_above:  # waking a thread takes the caller's time

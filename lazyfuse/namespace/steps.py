@@ -218,8 +218,8 @@ def _template(trace: _Trace, result: Any, function: Any) -> Any:
     places: dict[int, int] = {}
     for at, node in enumerate(trace.nodes):
         places.setdefault(id(node), at)
-    if any(id(node) in places for _, node in writes):
-        raise _Refused  # the memory of two arrays is one
+    if writes and any(id(root) in places for root in roots):
+        raise _Refused  # two arrays may share values or not: Python decides before it writes
     numbers: list[Node] = []
     steps: list[tuple[Any, ...]] = []
     named: dict[int, tuple[str]] = {}
