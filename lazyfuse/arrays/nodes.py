@@ -162,7 +162,7 @@ def updated(old: Node, layout: Layout, value: Node, where: Where) -> Node:
     """The values of `old` with `value`, broadcast, in the part that `layout` describes."""
     if layout is packed_layout(old.shape, old.perm):
         if value.shape == old.shape and value.perm == old.perm:
-            return copy_of(value) if lies_in_numpys_memory(value) or is_read_only(value) else value
+            return value if may_be_shared(value) else copy_of(value)
         if value.shape == ():
             return full_node(value, old.shape, old.dtype, old.perm)
     return Node(ops.UPDATE, (old, value), layout, old.shape, old.dtype, old.perm, where)

@@ -87,12 +87,18 @@ static Step *step_new(const Call *call, uint64_t hash)
     return step;
 }
 
+/* The node of an array, or of the block that it lies in (borrowed); NULL: it has none. */
+static PyObject *node_below(PyObject *x)
+{
+    Core *core = (Core *)x;
+    return EAGER(x) != Py_None || core->node == NULL ? NULL
+        : core->node != Py_None ? core->node : any_node(core);
+}
+
 /* Whether an array waits: it is pending, or a part of a pending block. */
 static int waits(PyObject *x)
 {
-    Core *core = (Core *)x;
-    PyObject *node = EAGER(x) != Py_None || core->node == NULL ? NULL
-        : core->node != Py_None ? core->node : any_node(core);
+    PyObject *node = node_below(x);
     return node != NULL && IS_NODE(node) && is_pending(node);
 }
 
@@ -101,8 +107,7 @@ static int shares_node(const Call *call, PyObject *x)
 {
     PyObject *node = ((Core *)x)->node;
     for (int at = 0; node != NULL && node != Py_None && at < call->operands_count; at++) {
-        Core *operand = (Core *)call->operands[at];
-        if ((PyObject *)operand != x && (operand->node == node || any_node(operand) == node)) {
+        if (call->operands[at] != x && node_below(call->operands[at]) == node) {
             return 1;
         }
     }
