@@ -1,9 +1,8 @@
 """Compiles the record path where a C compiler is there; elsewhere Python does its work.
 
-`pip install .` and wheels compile; an editable installation stays Python, so that edits count,
-unless LAZYFUSE_COMPILE=1 asks for machine code (which is then used only as long as the sources are
-those it was made from, see lazyfuse/bootstrap.py). LAZYFUSE_COMPILE=0 never compiles. A build
-that fails is told and leaves a complete, slower lazyfuse behind.
+Every installation compiles, an editable one in place: its machine code is used as long as the
+sources are those it was made from (lazyfuse/bootstrap.py), so that edits count. LAZYFUSE_COMPILE=0
+never compiles. A build that fails is told and leaves a complete, slower lazyfuse behind.
 """
 
 from __future__ import annotations
@@ -49,14 +48,12 @@ NOTE = "lazyfuse: the record path stays pure Python: "
 
 def wanted() -> bool:
     """Whether this command builds something that machine code is to be part of."""
-    asked = os.environ.get("LAZYFUSE_COMPILE", "")
-    if asked == "0" or sys.implementation.name != "cpython":
+    if os.environ.get("LAZYFUSE_COMPILE") == "0" or sys.implementation.name != "cpython":
         return False
     if sysconfig.get_config_var("Py_GIL_DISABLED"):  # the C code counts on the lock
         return False
-    if {"editable_wheel", "develop"} & set(sys.argv):
-        return asked == "1"
-    return bool({"bdist_wheel", "build", "build_ext", "install"} & set(sys.argv))
+    commands = {"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "install"}
+    return bool(commands & set(sys.argv))
 
 
 def extensions() -> list[Extension]:

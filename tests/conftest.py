@@ -16,6 +16,7 @@ know) counts as none: tests that need one are skipped, as they are without pyope
 from __future__ import annotations
 
 import datetime
+import gc
 import importlib.util
 import os
 import subprocess
@@ -107,6 +108,13 @@ def leaves_global_state_alone() -> Iterator[None]:
     global_state.usual_error_state()
     if found:
         pytest.fail("left behind: " + "; ".join(found), pytrace=False)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def objects_of_others_are_not_traversed() -> None:
+    """Collections pass over 15,000 tests and all modules, which took a quarter of the time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)

@@ -125,6 +125,7 @@ def origin_of(node: ast.ImportFrom, module: str) -> str:
     return f"{above}.{node.module or ''}".rstrip(".")
 
 
+@functools.cache
 def imports(module: str) -> list[Import]:
     """What a module imports, by full name; `from package import module` counts as the module."""
     found = []

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,6 +17,7 @@ from lazyfuse import config
 from lazyfuse.arrays import base
 from lazyfuse.arrays.ndarray import node_of
 from lazyfuse.codegen.graph.linearize import linearize
+from lazyfuse.namespace import steps
 from tests.global_state import settle_pending
 
 pytestmark = pytest.mark.skipif(not base.COMPILED, reason="only the native extension follows calls")
@@ -294,3 +298,42 @@ def test_what_a_view_belongs_to_is_its_base() -> None:
         assert y.base is x
         y[0, 0] = turn
         assert float(x[0, -1]) == turn
+
+
+def test_one_thread_traces_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a traced call records is none of the program's, and C knows one tracing thread."""
+    tracing, most, wrong = [0], [0], []
+    traced = steps.traced
+
+    def slowly(*call: Any) -> Any:
+        tracing[0] += 1
+        most[0] = max(most[0], tracing[0])
+        time.sleep(2e-4)  # others go on
+        try:
+            return traced(*call)
+        finally:
+            tracing[0] -= 1
+
+    def program(first: int) -> None:
+        try:
+            for size in range(first, first + 40):
+                x = lf.arange(1000 + size) * 1.0
+                found = lf.std(x * 2 + lf.roll(x, 3))
+                plain = np.arange(1000 + size) * 1.0
+                assert float(found) == np.std(plain * 2 + np.roll(plain, 3))
+        except BaseException as error:
+            wrong.append(error)
+
+    monkeypatch.setattr(steps, "traced", slowly)
+    threads = [threading.Thread(target=program, args=(1000 * each,)) for each in range(4)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not wrong
+    assert most[0] == 1

@@ -224,6 +224,9 @@ static int note_called(const Call *call, Step *step, PyObject *theirs, PyObject 
 static int learn(const Call *call, uint64_t hash, PyObject *const *objects, PyObject *const *args,
                  Py_ssize_t count, PyObject *names, PyObject *result, const Done *before)
 {
+    if (tracing_thread != 0) { /* another thread's call, begun meanwhile: later */
+        return 0;
+    }
     if (!call->is_settled && has_recorded(call, result, notes_made != before->notes)) {
         return trace(call, hash, objects[0], args, count, names);
     }
