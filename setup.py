@@ -35,7 +35,7 @@ runtime/capture/evaluations.py
 runtime/capture/native_replay.py runtime/events/spans.py
 runtime/layout/meta_arrays.py runtime/numerics/errstate.py
 runtime/scheduling/co_evaluation.py
-runtime/scheduling/eager_fusion.py runtime/scheduling/eager_rules.py runtime/scheduling/elision.py
+runtime/scheduling/eager_rules.py runtime/scheduling/elision.py
 runtime/scheduling/escapes.py runtime/scheduling/flush.py
 runtime/scheduling/evaluate.py runtime/scheduling/fresh.py
 codegen/graph/linearize.py codegen/graph/moves.py

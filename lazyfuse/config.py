@@ -204,10 +204,6 @@ class Options:
     )
     capture: bool = _switch(True, "launch what ran before at the same sizes without deciding anew")
     lazy_numbers: bool = _switch(False, "leave sums and other numbers pending wherever they go")
-    eager_fusion: bool = _switch(True, "run expressions of small arrays in one pass")
-    eager_compile_above: int = _switch(
-        1 << 22, "operations on elements after which such an expression is compiled"
-    )
     fusion: bool = _switch(True, "run several operations as one kernel")
     routines: bool = _switch(True, "sort, scan, count and gather by compiled loops in threads")
     matrix_products: str = _switch(

@@ -29,7 +29,7 @@ MEASURED = 16
 
 KERNELS, REPLAYS = "kernels", "replays"
 ALONE, FUNCTIONS = "operations alone", "functions of NumPy"
-AT_ONCE, EXPRESSIONS = "at once", "small expressions"
+AT_ONCE, EXPRESSIONS = "at once", "block by block without a plan"
 TIERS, CHUNKS = "another tier", "tasks of chunks"
 ALWAYS = (KERNELS, REPLAYS, ALONE, FUNCTIONS)
 """Routes that are printed even if no program took them."""

@@ -22,7 +22,6 @@ from lazyfuse.arrays.nodes import (
     STRONG,
     caller,
     constant,
-    scalar_node,
 )
 from lazyfuse.arrays.storage import Storage
 from lazyfuse.codegen.table import ops
@@ -30,7 +29,7 @@ from lazyfuse.devices.caches import memo
 from lazyfuse.runtime.events import tracing
 from lazyfuse.runtime.layout.meta_arrays import ORIGIN, meta_array
 from lazyfuse.runtime.numerics import errstate
-from lazyfuse.runtime.scheduling import eager_fusion, evaluate
+from lazyfuse.runtime.scheduling import evaluate
 
 REAL: Final[Any] = np.ndarray
 OPTIONS: Final[Any] = config.options
@@ -223,7 +222,6 @@ if COMPILED:
         "note": NOTE,
         "options": OPTIONS,
         "origin": ORIGIN,
-        "scalar_node": scalar_node,
         "source_location": errstate.SourceLocation,
         "plain_numbers": PLAIN,
         "reductions": REDUCTIONS,
@@ -236,5 +234,4 @@ if COMPILED:
         "view_op": ops.VIEW,
     }.items():
         NATIVE.bind(_name, _value)
-    eager_fusion.use(NATIVE)
     errstate.on_change(partial(NATIVE.bind, "plain"))

@@ -1,8 +1,7 @@
 """The operators as methods of `ndarray`. Importing this module installs them.
 
-Those of the native extension run eager operands in NumPy's loops and record what was met before;
-they get here what they call for all else. Without it every operator is the general one of
-operators.py.
+Those of the native extension run eager operands in NumPy's loops; they get here what they call for
+all else. Without it every operator is the general one of operators.py.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def _register_in_c(spec: Spec) -> bool:
         return False
     op = spec.op
     slow = operators.unary if op.nin == 1 else operators.binary
-    told = base.NATIVE.operator(op.name, op.ufunc, spec, op, spec.loops, slow, inplace)
+    told = base.NATIVE.operator(op.name, op.ufunc, spec, op, slow, inplace)
     return bool(told)
 
 

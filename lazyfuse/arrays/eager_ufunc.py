@@ -14,12 +14,11 @@ from lazyfuse.arrays.base import COMPILED, NATIVE
 class UfuncCore:
     """A ufunc: NumPy's ufunc that it calls, and what C asks of it."""
 
-    __slots__ = ("_call", "_compute", "_loops", "_reduction", "_rows", "_takes_weak", "nin", "nout")
+    __slots__ = ("_call", "_compute", "_reduction", "_rows", "_takes_weak", "nin", "nout")
 
     _takes_weak: bool  # whether Python's numbers take the arrays' dtype: Op.takes_weak_scalars
     _call: Any
     _compute: Any  # `_call`, or a function around it: see complex_cases.py
-    _loops: Any
     _reduction: Any
     _rows: Any
     nin: int

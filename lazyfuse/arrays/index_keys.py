@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.arrays import base
 from lazyfuse.arrays.assignment import fits, may_not_hold, value_node
 from lazyfuse.arrays.conversion import real_operand, to_numpy
 from lazyfuse.arrays.ndarray import (
@@ -187,7 +186,7 @@ def read(self: ndarray, key: Any) -> Any:
     perm = (first, *[axis for axis in range(view.ndim) if axis != first]) if first else None
     op = ops.TABLE["copy"]
     keys = (part.dtype,)
-    loop = base.LOOPS[op, keys] = promotion.resolve(op, keys)  # for native/record.c
+    loop = promotion.resolve(op, keys)
     return from_node(Node(op, (part,), loop, view.shape, part.dtype, perm, caller()))
 
 

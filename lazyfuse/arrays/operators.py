@@ -53,7 +53,6 @@ from lazyfuse.codegen.graph.shapes import broadcast
 from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import TABLE as TABLE
-from lazyfuse.devices.caches import DTYPES, tables
 from lazyfuse.errors import refuses_ours
 from lazyfuse.runtime.layout.meta_arrays import Array, DType, keep_order, one_element, result_order
 from lazyfuse.runtime.numerics import errstate
@@ -61,9 +60,9 @@ from lazyfuse.versions import POWER_TAKES_ROOTS, SQUARES_BOOLEANS
 
 
 class Spec:
-    """One operator: its row, Python's function for it, and the loops found so far."""
+    """One operator: its row, and Python's function for it."""
 
-    __slots__ = ("compares", "function", "inplace", "loops", "names", "op")
+    __slots__ = ("compares", "function", "inplace", "names", "op")
 
     def __init__(self, op: Op) -> None:
         self.op = op
@@ -72,7 +71,6 @@ class Spec:
         self.function: Callable[..., Any] = getattr(operator, f"__{word}__")
         self.inplace: Callable[..., Any] | None = getattr(operator, f"__i{word}__", None)
         self.compares = word in ("eq", "ne", "lt", "le", "gt", "ge")
-        self.loops: dict[Any, promotion.Loop] = {}
 
     def __repr__(self) -> str:
         return f"<operator {self.names[0]}>"
@@ -188,7 +186,7 @@ def operand_key(x: Any) -> Any:
 
 def loop_for(spec: Spec, first: Any, second: Any) -> promotion.Loop | None:
     """The loop for two operand keys; None if NumPy has none that can be recorded."""
-    loop = spec.loops.get((first, second))
+    loop: promotion.Loop | None = base.LOOPS.get((spec.op, (first, second)))
     if loop is None:
         if not all(key in CANONICAL or key in WEAK for key in (first, second)):
             return None
@@ -198,7 +196,7 @@ def loop_for(spec: Spec, first: Any, second: Any) -> promotion.Loop | None:
             return None
         if loop.out not in CANONICAL or not all(dtype in CANONICAL for dtype in loop.ins):
             return None
-        spec.loops[first, second] = loop
+        base.LOOPS[spec.op, (first, second)] = loop
     return loop
 
 
@@ -443,7 +441,6 @@ def record_unary(op: Op, self: ndarray) -> Any:
     except TypeError:
         op.ufunc(_meta_operand(self, ()))
         raise
-    base.LOOPS[op, keys] = loop  # for native/record.c
     perm = order_of(shape := shape_of(self), self)
     return from_node(Node(op, (node_of(self),), loop, shape, loop.out, perm, caller()))
 
@@ -584,4 +581,3 @@ def set_matmul(function: Callable[[Any, Any], Any]) -> None:
 SPECS: dict[str, Spec] = {
     op.name: Spec(op) for op in dict.fromkeys(TABLE.values()) if op.dunders and op.kind == "map"
 }
-tables("arrays.operators.loops", [each.loops for each in SPECS.values()], None, DTYPES)

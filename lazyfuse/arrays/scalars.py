@@ -34,6 +34,7 @@ from lazyfuse.arrays.ndarray import from_node, gather, ndarray, new, node_of
 from lazyfuse.arrays.nodes import INSIDE, PLAIN, user_frame
 from lazyfuse.arrays.operators import SPECS, record_unary
 from lazyfuse.codegen.graph.node import Node
+from lazyfuse.devices import caches
 from lazyfuse.errors import EvaluationError
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.scheduling import escapes, stand_ins
@@ -358,6 +359,12 @@ if base.COMPILED:
     }.items():
         base.NATIVE.bind(_name, _value)
     value_of = base.NATIVE.number
+    caches.register(
+        "runtime.scheduling.escapes.places",
+        base.NATIVE.numbers_count,
+        4096,
+        base.NATIVE.numbers_forget,
+    )
 base.HOOKS.fill(
     array=ndarray,
     scalar=scalar,

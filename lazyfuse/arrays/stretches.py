@@ -28,7 +28,7 @@ from lazyfuse.arrays.ndarray import CANONICAL, OURS
 from lazyfuse.arrays.nodes import INSIDE
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.scheduling import evaluate
-from lazyfuse.runtime.scheduling.eager_fusion import (
+from lazyfuse.runtime.scheduling.instructions import (
     CONSTANTS,
     LOADS,
     OPERATORS,

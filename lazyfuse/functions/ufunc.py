@@ -44,7 +44,7 @@ from lazyfuse.arrays.ndarray import (
     writable,
     write_node,
 )
-from lazyfuse.arrays.operators import WEAK, dtype_of, name_steps, operand_key, order_of
+from lazyfuse.arrays.operators import dtype_of, name_steps, operand_key, order_of
 from lazyfuse.arrays.recording import (
     as_operand,
     host,
@@ -56,10 +56,8 @@ from lazyfuse.arrays.recording import (
 )
 from lazyfuse.arrays.scalars import deliver_several
 from lazyfuse.codegen.graph.node import Node
-from lazyfuse.codegen.table import promotion
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.codegen.table.ops import BY_UFUNC, MULTIPLE, TABLE
-from lazyfuse.devices.caches import DTYPES, Group
 from lazyfuse.functions import complex_cases
 from lazyfuse.functions.reductions import recorded_reduction
 from lazyfuse.interop import fallback, overrides
@@ -108,12 +106,6 @@ class _Documentation:
         del instance.__dict__["__doc__"]
 
 
-_ufuncs: Group[ufunc] = Group(
-    "functions.ufunc.loops", lambda each: len(each._loops), None,
-    lambda each: each._loops.clear(), DTYPES,
-)  # fmt: skip
-
-
 @adopt
 class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling and documentation
     __doc__ = _Documentation()
@@ -131,19 +123,8 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
         self.nout = theirs.nout
         self._rows = _rows_of(theirs)
         self._reduction = None if row is None else TABLE.get(f"reduce:{row.name}")
-        self._loops: dict[Any, promotion.Loop] = {}
-        _ufuncs.add(self)
         self.__dict__.update(vars(theirs))  # NumPy's attributes, and those that users added
         self.recorder: Callable[..., Any] | None = None  # matmul: see products.py
-
-    def _remember(self, operands: Sequence[Any], node: Node) -> None:
-        """Keep the loop of a recorded call for the fast path of later calls."""
-        if node.op is TABLE["power"]:
-            return  # a number as an exponent may ask for a root; NumPy's have the keys of arrays
-        if self._rows == (node.op,) and self.nin <= 2 and type(node.arg) is promotion.Loop:
-            keys = tuple([operand_key(x) for x in operands])
-            if type(operands[-1]) in array.OURS or type(operands[-1]) in WEAK:
-                self._loops[keys[0] if self.nin == 1 else keys] = node.arg
 
     def now(self, *args: Any) -> Any:
         """The call in NumPy, at once."""
@@ -238,8 +219,6 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
             name_steps(self.__name__, nodes)
         if len(outs) == 1 and outs[0] is ...:  # the user wants an array, even if it has no axes
             return None if nodes[0].shape == () else from_node(nodes[0])
-        if kwargs.keys() <= {"out"}:
-            self._remember(operands, nodes[0])
         if outs:
             return _into(nodes, outs, casting)
         results = [from_node(node) for node in nodes]

@@ -1,17 +1,8 @@
-/* Expressions of small arrays run as one: `0.5 * (a[1:] + a[:-1])` goes block by block through all
-   its operations, in NumPy's own inner loops, with intermediate results in the first cache.
+/* Operations on arrays that run as one: block by block through all of them, in NumPy's own inner
+   loops, with intermediate results in the first cache. plain.c makes an expression of pending nodes.
 
-   An operation whose result only the next operation of the expression can take is not done yet: a
-   Subexpression stands for its result on Python's stack. The operation that takes it does both, or
-   is put off in its turn. places.c says when that may be: no other code meets a Subexpression, and
-   nothing is written between an operation and the one that takes its result.
-
-   An expression that goes on and on is compiled, for any sizes, by runtime/scheduling/eager_fusion.py
-   in the compiler's process: its operations on an element are done in registers then.
-
-   Only exact loops are called block by block. Where one raises a floating-point flag that is minded,
-   the result is dropped and NumPy does one operation after the other, so warnings and errors are
-   NumPy's. */
+   Only exact loops are called so. Where one raises a floating-point flag that is minded, NumPy does
+   one operation after the other in another way, so warnings and errors are NumPy's. */
 
 #include "expressions.h"
 
@@ -23,14 +14,10 @@ enum {
     SHORT_ROW = 64, /* elements of rows that are gathered first */
 };
 
-typedef struct Subexpression {
+typedef struct {
     PyObject_HEAD
     Loops *loops;
-    PyObject *function; /* has the loops; NULL: an operator */
     PyObject *given[2]; /* a numpy array, a Subexpression, a number; NULL: there is none */
-    PyObject *value; /* the result, where it had to be known early; NULL */
-    struct Subexpression *before, *after; /* in the list of those on Python's stacks */
-    unsigned long thread; /* 0: it is in no list */
     npy_clongdouble number;
     int type, nd, operations;
     npy_intp size, dims[MOST_AXES];
@@ -42,29 +29,6 @@ typedef struct Subexpression {
 static long expressions_run; /* that ran as one */
 static Subexpression *kept[16]; /* a free list */
 static int kept_count;
-
-Py_ssize_t expressions_open;
-static Subexpression open_terms = {.before = &open_terms, .after = &open_terms}; /* a ring */
-
-static void term_opened(Subexpression *term)
-{
-    term->thread = PyThread_get_thread_ident();
-    term->before = open_terms.before;
-    term->after = &open_terms;
-    term->before->after = term->after->before = term;
-    expressions_open++;
-}
-
-/* It is not on the stack any more. */
-static void term_closed(Subexpression *term)
-{
-    if (term->thread != 0) {
-        term->before->after = term->after;
-        term->after->before = term->before;
-        term->thread = 0;
-        expressions_open--;
-    }
-}
 
 static Subexpression *term_new(void)
 {
@@ -107,7 +71,7 @@ static int order_of(const Subexpression *term, PyObject *x)
 }
 
 /* The operation (new), NULL without an exception where it is done in another way. */
-static Subexpression *joined(Loops *loops, PyObject *function, PyObject *left, PyObject *right)
+static Subexpression *joined(Loops *loops, PyObject *left, PyObject *right)
 {
     /* results of large operands are large, others are not: they would have been recorded */
     PyObject *given[2] = {left, right};
@@ -134,9 +98,6 @@ static Subexpression *joined(Loops *loops, PyObject *function, PyObject *left, P
         return NULL;
     }
     term->loops = loops;
-    term->thread = 0;
-    term->value = NULL;
-    term->function = Py_XNewRef(function);
     term->given[0] = Py_NewRef(left);
     term->given[1] = Py_XNewRef(right);
     term->type = type;
@@ -391,14 +352,6 @@ static PyArrayObject *in_blocks(Subexpression *term, int *flags)
     (void)walk_steps(made, &walk, program.leaves);
     walk_simplify(&walk, program.leaves + 1);
     char *out = PyArray_BYTES(made);
-    int ran = run_as_kernel(&program, &walk, term->size, out, out_size, flags);
-    if (ran < 0) {
-        Py_DECREF(made);
-        return NULL;
-    }
-    if (ran) {
-        return made;
-    }
     npy_intp width = BLOCK + 192, length = walk.dims[walk.nd - 1]; /* not all on one cache line */
     int gathers = walk.nd > 1 && length < SHORT_ROW;
     for (int k = 0; gathers && k < program.leaves; k++) {
@@ -444,27 +397,9 @@ int are_minded(int flags)
     return ignored < 0 || (flags & ~ignored);
 }
 
-/* A term's numpy array by one operation of NumPy's after the other (new). */
-static PyObject *by_numpy(Subexpression *term)
-{
-    PyObject *args[2] = {NULL, NULL}, *result = NULL;
-    int count = 0, failed = 0;
-    for (int k = 0; !failed && k < 2 && term->given[k] != NULL; k++, count++) {
-        args[k] = IS_SUBEXPRESSION(term->given[k]) ? by_numpy(TERM(term->given[k]))
-                                                   : Py_NewRef(term->given[k]);
-        failed = args[k] == NULL;
-    }
-    if (!failed) {
-        result = PyObject_Vectorcall((PyObject *)term->loops->ufunc, args, count, NULL);
-    }
-    Py_XDECREF(args[0]);
-    Py_XDECREF(args[1]);
-    return result;
-}
-
 PyObject *expression_of(Loops *loops, PyObject *left, PyObject *right)
 {
-    return (PyObject *)joined(loops, NULL, left, right);
+    return (PyObject *)joined(loops, left, right);
 }
 
 PyObject *expression_array(PyObject *expression, int *flags)
@@ -483,172 +418,17 @@ int expression_type(PyObject *expression)
     return OUT(TERM(expression));
 }
 
-static int settle_before(Subexpression *last);
-
-/* The numpy array that a term stands for (new). */
-static PyObject *evaluated(Subexpression *term)
-{
-    int flags = 0;
-    if (term->value == NULL) {
-        PyObject *made = (PyObject *)in_blocks(term, &flags);
-        expressions_run++;
-        if (made != NULL && are_minded(flags)) {
-            /* a term in no list is newer than all that are open: these lie below it */
-            int failed = settle_before(term->thread != 0 ? term : &open_terms) < 0;
-            term_closed(term); /* what shows a warning may operate on arrays */
-            Py_SETREF(made, failed ? NULL : by_numpy(term));
-        }
-        Py_XSETREF(term->value, made);
-    }
-    term_closed(term);
-    return Py_XNewRef(term->value);
-}
-
-/* Evaluates this thread's terms that are older than one: -1 with an exception. */
-static int settle_before(Subexpression *last)
-{
-    unsigned long thread = PyThread_get_thread_ident();
-    Subexpression *term = open_terms.after;
-    while (term != &open_terms && term != last) {
-        if (term->thread != thread) {
-            term = term->after;
-            continue;
-        }
-        Py_INCREF(term);
-        PyObject *value = evaluated(term); /* closes it; others may have come and gone */
-        int failed = value == NULL;
-        Py_XDECREF(value);
-        Py_DECREF(term);
-        if (failed) {
-            return -1;
-        }
-        term = open_terms.after;
-    }
-    return 0;
-}
-
-int expressions_settle_all(void)
-{
-    return settle_before(&open_terms);
-}
-
 /* run(): how many expressions ran as one. */
 PyObject *expressions_ran(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
 {
     return PyLong_FromLong(expressions_run);
 }
 
-/* Forgets what is known of places, and programs. */
-PyObject *expressions_forget(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
-{
-    sites_clear();
-    kernels_clear();
-    Py_RETURN_NONE;
-}
-
-/* ------------------------------------------------------------------------------------- as others */
-
-/* The values of an array, where they exist (borrowed); NULL: they do not, or Python has to look. */
-static PyObject *values_here(PyObject *x)
-{
-    PyObject *small = values_of(x);
-    return small != NULL ? small : (PyObject *)present_values((Core *)x);
-}
-
-/* An array of ours over a new result, which it steals; NULL stays NULL. */
-static PyObject *array_of(PyObject *value)
-{
-    int is_large = value != NULL && IS_REAL(value) &&
-                   PyArray_SIZE((PyArrayObject *)value) >= eager_below();
-    return is_large ? array_over(value) : placed_as_is(value);
-}
-
-static int is_long(PyObject *x)
-{
-    return IS_REAL(x) && PyArray_SIZE((PyArrayObject *)x) >= FROM;
-}
-
-PyObject *expression_begun(Loops *loops, PyObject *function, PyObject *left, PyObject *right)
-{
-    if (!is_long(left) && (right == NULL || !is_long(right))) {
-        return NULL;
-    }
-    Subexpression *term = may_wait(function) > 0 && may_record()
-        ? joined(loops, function, left, right) : NULL;
-    if (term != NULL) {
-        term_opened(term);
-    }
-    return (PyObject *)term;
-}
-
-PyObject *expression_continued(Loops *loops, PyObject *function, PyObject *left, PyObject *right)
-{
-    PyObject *given[2] = {left, right};
-    int waiting = 0;
-    for (int k = 0; k < 2 && given[k] != NULL; k++) {
-        if (IS_ARRAY(given[k]) && (given[k] = values_here(given[k])) == NULL) {
-            return NULL;
-        }
-        if (IS_SUBEXPRESSION(given[k]) && TERM(given[k])->value != NULL) {
-            given[k] = TERM(given[k])->value;
-        }
-        waiting |= IS_SUBEXPRESSION(given[k]);
-    }
-    Subexpression *term = waiting ? joined(loops, function, given[0], given[1]) : NULL;
-    if (term == NULL) {
-        return NULL;
-    }
-    for (int k = 0; k < 2 && given[k] != NULL; k++) {
-        if (IS_SUBEXPRESSION(given[k])) {
-            term_closed(TERM(given[k]));
-        }
-    }
-    int waits = term->operations < MOST ? may_wait(function) : 0;
-    if (waits < 0) {
-        Py_DECREF(term);
-        return NULL;
-    }
-    if (waits) {
-        term_opened(term);
-        return (PyObject *)term;
-    }
-    PyObject *result = array_of(evaluated(term));
-    Py_DECREF(term);
-    return result;
-}
-
-PyObject *expression_value(PyObject *x)
-{
-    return IS_SUBEXPRESSION(x) ? array_of(evaluated(TERM(x))) : Py_NewRef(x);
-}
-
 /* ------------------------------------------------------------------------------------- the type */
-
-/* An error ended the expression before an operation took the result: what the operation has to say of
-   floating-point exceptions is said all the same. */
-static void term_dropped(Subexpression *term)
-{
-    PyObject *type, *error, *trace;
-    PyErr_Fetch(&type, &error, &trace);
-    PyObject *value = evaluated(term);
-    if (value == NULL && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
-        PyErr_SetInterrupt();
-    }
-    PyErr_Clear(); /* NumPy would have raised it in place of the other */
-    Py_XDECREF(value);
-    PyErr_Restore(type, error, trace);
-}
 
 static void term_dealloc(PyObject *x)
 {
     Subexpression *term = TERM(x);
-    if (term->thread != 0) {
-        Py_SET_REFCNT(x, 1);
-        term_dropped(term);
-        Py_SET_REFCNT(x, 0);
-    }
-    Py_CLEAR(term->value);
-    Py_CLEAR(term->function);
     Py_CLEAR(term->given[0]);
     Py_CLEAR(term->given[1]);
     if (kept_count < (int)(sizeof kept / sizeof *kept)) {
@@ -662,23 +442,13 @@ static void term_dealloc(PyObject *x)
 PyTypeObject SubexpressionType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "lazyfuse._native.Subexpression",
-    .tp_doc = "An operation that waits for the one that takes its result, in one expression.",
+    .tp_doc = "An operation of an expression that is not done yet.",
     .tp_basicsize = sizeof(Subexpression),
     .tp_dealloc = term_dealloc,
-    .tp_as_number = &subexpression_number,
-    .tp_richcompare = array_compare,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
 };
 
 int expressions_ready(void)
 {
-    if (PyType_Ready(&SubexpressionType) < 0) {
-        return -1;
-    }
-    PyObject *override = array_override(NULL, (PyObject *)&SubexpressionType);
-    PyObject *names = SubexpressionType.tp_dict;
-    int failed = override == NULL || PyDict_SetItemString(names, "__array_ufunc__", override) < 0;
-    Py_XDECREF(override);
-    PyType_Modified(&SubexpressionType);
-    return failed ? -1 : 0;
+    return PyType_Ready(&SubexpressionType);
 }

@@ -42,12 +42,4 @@ int expression_type(PyObject *expression);
 /* Whether NumPy has something to say of the flags that were raised. */
 int are_minded(int flags);
 
-/* Runs the compiled program of an expression, of `size` elements, into `out` and stores its flags;
-   where there is none, asks for one that pays. 1: it ran; 0: it did not; -1 with an exception. */
-int run_as_kernel(const Program *program, const Walk *walk, npy_intp size, char *out,
-                  npy_intp out_size, int *flags);
-
-/* Forgets the compiled programs. */
-void kernels_clear(void);
-
 #endif

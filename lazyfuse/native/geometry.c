@@ -1,43 +1,9 @@
-/* Where the elements of parts of a block lie, as numbers: what a key selects of them, their
-   order, and the layout that a node has. The same in Python: meta_arrays.py and index_keys.py. */
+/* Where the elements of parts of a block lie, as numbers: what a key selects of them, and their
+   order. The same in Python: meta_arrays.py and index_keys.py. */
 
 #include "record.h"
 
 #include <string.h>
-
-int packed_geometry(PyObject *shape, npy_intp itemsize, Geometry *g)
-{
-    if (!PyTuple_CheckExact(shape) || PyTuple_GET_SIZE(shape) > RANK) {
-        return 0;
-    }
-    g->nd = (int)PyTuple_GET_SIZE(shape);
-    g->offset = 0;
-    for (int axis = g->nd - 1; axis >= 0; axis--) {
-        PyObject *length = PyTuple_GET_ITEM(shape, axis);
-        g->dims[axis] = PyLong_CheckExact(length) ? PyLong_AsSsize_t(length) : 0;
-        if (g->dims[axis] <= 0) {
-            PyErr_Clear();
-            return 0;
-        }
-        g->strides[axis] = itemsize;
-        itemsize *= g->dims[axis];
-    }
-    return 1;
-}
-
-int view_geometry(PyArrayObject *view, Geometry *g)
-{
-    g->nd = PyArray_NDIM(view);
-    if (g->nd > RANK || PyArray_SIZE(view) == 0) {
-        return 0;
-    }
-    for (int axis = 0; axis < g->nd; axis++) {
-        g->dims[axis] = PyArray_DIM(view, axis);
-        g->strides[axis] = PyArray_STRIDE(view, axis);
-    }
-    g->offset = PyArray_BYTES(view) - (char *)hooks.origin;
-    return 1;
-}
 
 /* Axes `from` to `to` as they are; 0: they are too many. */
 static int keep_axes(Geometry *g, const npy_intp *dims, const npy_intp *strides, int from, int to)
@@ -127,13 +93,6 @@ int narrow(int nd, const npy_intp *dims, const npy_intp *strides, PyObject *key,
     return select_part(nd, dims, strides, key, g) == SOME;
 }
 
-int narrow_part(const Geometry *from, PyObject *key, Geometry *g)
-{
-    int fits = narrow(from->nd, from->dims, from->strides, key, g);
-    g->offset += from->offset;
-    return fits;
-}
-
 int falls(int nd, const npy_intp *dims, const npy_intp *strides, int long_ones)
 {
     npy_intp last = NPY_MAX_INTP;
@@ -147,73 +106,6 @@ int falls(int nd, const npy_intp *dims, const npy_intp *strides, int long_ones)
         last = strides[axis];
     }
     return 1;
-}
-
-int gives_c_order(const Geometry *g)
-{
-    return g->nd < 2 || falls(g->nd, g->dims, g->strides, 0) ||
-           falls(g->nd, g->dims, g->strides, 1);
-}
-
-int keeps_c_order(const Geometry *g, npy_intp itemsize)
-{
-    int contiguous = 1;
-    for (int axis = g->nd - 1; axis >= 0; axis--) {
-        contiguous &= g->dims[axis] == 1 || g->strides[axis] == itemsize;
-        itemsize *= g->dims[axis];
-    }
-    return contiguous || falls(g->nd, g->dims, g->strides, 0);
-}
-
-int copies_in_c_order(const Geometry *g, npy_intp itemsize)
-{
-    for (int axis = 0; axis < g->nd; axis++) {
-        if (g->strides[axis] == 0) {
-            return gives_c_order(g);
-        }
-    }
-    return keeps_c_order(g, itemsize);
-}
-
-int is_whole(const Geometry *g, PyObject *shape, npy_intp itemsize)
-{
-    int packed = 1;
-    if (g->offset != 0 || !PyTuple_CheckExact(shape) || PyTuple_GET_SIZE(shape) != g->nd) {
-        return 0;
-    }
-    for (int axis = g->nd - 1; axis >= 0; axis--) {
-        if (PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, axis)) != g->dims[axis]) {
-            PyErr_Clear();
-            return 0;
-        }
-        packed &= g->dims[axis] == 1 || g->strides[axis] == itemsize;
-        itemsize *= g->dims[axis];
-    }
-    return packed ? 1 : -1;
-}
-
-PyObject *make_layout(const Geometry *g, npy_intp itemsize)
-{
-    npy_intp steps[RANK];
-    for (int axis = 0; axis < g->nd; axis++) {
-        if (g->strides[axis] % itemsize) {
-            return NULL;
-        }
-        steps[axis] = g->strides[axis] / itemsize;
-    }
-    PyObject *layout = NULL, *args = NULL, *parts = PyTuple_New(3);
-    if (parts != NULL) {
-        PyTuple_SET_ITEM(parts, 0, PyLong_FromSsize_t(g->offset / itemsize));
-        PyTuple_SET_ITEM(parts, 1, shape_tuple(g->nd, g->dims));
-        PyTuple_SET_ITEM(parts, 2, shape_tuple(g->nd, steps));
-        if (!PyErr_Occurred() && (args = PyTuple_Pack(1, parts)) != NULL) {
-            /* as a named tuple makes itself */
-            layout = PyTuple_Type.tp_new((PyTypeObject *)hooks.layout, args, NULL);
-        }
-    }
-    Py_XDECREF(args);
-    Py_XDECREF(parts);
-    return layout;
 }
 
 int broadcast(int *nd, npy_intp *dims, int most, int other_nd, const npy_intp *other)
@@ -236,10 +128,4 @@ int broadcast(int *nd, npy_intp *dims, int most, int other_nd, const npy_intp *o
         dims[axis] = dims[axis] == 1 ? length : dims[axis];
     }
     return 1;
-}
-
-int same_dims(const Geometry *first, const Geometry *second)
-{
-    return first->nd == second->nd &&
-           memcmp(first->dims, second->dims, first->nd * sizeof(npy_intp)) == 0;
 }

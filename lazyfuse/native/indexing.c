@@ -1,5 +1,5 @@
-/* Indexing of arrays: by NumPy at once where they are eager; record.c takes parts of recorded ones,
-   exported.c writes to exported memory, and Python (indexing.py) does the rest. */
+/* Indexing of arrays: by NumPy at once where they are eager; exported.c writes to exported memory,
+   and Python (indexing.py) does the rest, which is followed when it comes round (tape/). */
 
 #include "record.h"
 
@@ -468,9 +468,6 @@ static PyObject *get_item(PyObject *x, PyObject *key)
         PyObject *part = part_get(self, key);
         if (part == NULL && !PyErr_Occurred()) {
             part = part_pick(self, key);
-        }
-        if (part == NULL && !PyErr_Occurred()) {
-            part = recorded_view(self, key);
         }
         if (part != NULL || PyErr_Occurred()) {
             return part;

@@ -203,12 +203,9 @@ static PyMethodDef functions[] = {
     {"steps_after", ONE(steps_after), "Set the visit at which a call is traced; 0: never."},
     {"steps_count", NONE(steps_count), "How many calls are known, and how many were followed."},
     {"steps_forget", NONE(steps_forget), "Forget all calls that were met before."},
-    {"expressions_forget", NONE(expressions_forget), "Forget which operations wait for the next."},
     {"expressions_ran", NONE(expressions_ran), "How many expressions of small arrays ran as one."},
-    {"expressions_count", NONE(expressions_count), "How many places of operations are known."},
-    {"expressions_compile_above", ONE(expressions_compile_above),
-     "Set the operations on elements after which an expression is compiled."},
-    /* hot loops */
+    {"numbers_count", NONE(numbers_count), "How many places that give numbers are known."},
+    {"numbers_forget", NONE(numbers_forget), "Forget what is known of them."},
     {"loop_call", FAST(loop_call), "Run a compiled loop, and read what it has assigned."},
     {"loop_fill", FAST(loop_fill), "Write what a compiled loop begins with."},
     /* spans */

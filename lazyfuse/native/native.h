@@ -161,7 +161,7 @@ static inline PyObject *base_of(Core *self)
     return self->base == NULL || self->base == Py_None ? (PyObject *)self : self->base;
 }
 
-extern PyNumberMethods array_number, subexpression_number;
+extern PyNumberMethods array_number;
 extern PyMappingMethods array_mapping;
 PyObject *array_iterator(PyObject *x);
 extern PySequenceMethods array_sequence;
@@ -287,36 +287,14 @@ typedef int32_t (*Chunk)(const int64_t *row, const char *scalars);
 
 /* ---------------------------------------------------------------------------------- expressions */
 
-/* The result of an operation that waits for the one that takes it (expressions.c). */
+/* The result of an operation that is not done yet (expressions.c). */
 extern PyTypeObject SubexpressionType;
 #define IS_SUBEXPRESSION(x) (Py_TYPE(x) == &SubexpressionType)
-/* The operation on numpy arrays and numbers, waiting; NULL without an exception: it is done now.
-   `function`: what the user calls, NULL: an operator. */
-PyObject *expression_begun(Loops *loops, PyObject *function, PyObject *left, PyObject *right);
-/* The operation on subexpressions and arrays of ours: waiting, or the array that comes of the
-   expression; NULL without an exception: it is done on `expression_value` of its operands. */
-PyObject *expression_continued(Loops *loops, PyObject *function, PyObject *left, PyObject *right);
-/* The array of ours that a subexpression stands for, anything else as it is (new). */
-PyObject *expression_value(PyObject *x);
-/* How many operations wait, of all threads. */
-extern Py_ssize_t expressions_open;
-/* Has this thread's warn of what they raise, before a later operation does: -1 with an exception.
-   Called where NumPy is going to run. */
-int expressions_settle_all(void);
-static inline int expressions_settle(void)
-{
-    return expressions_open == 0 ? 0 : expressions_settle_all();
-}
-/* Whether the operation of the user's instruction may wait for the one that takes its result
-   (places.c); -1 with an exception. Forget what is known. */
-int may_wait(PyObject *function);
 /* As scalars.deliver: what the user gets for a recorded number (new). */
 Offered deliver;
 /* As scalars.value_of: NumPy's number of a lazy one (new). */
 Offered number_value;
-void sites_clear(void);
-Offered expressions_ran, expressions_forget, expressions_count,
-    expressions_compile_above;
+Offered expressions_ran, numbers_forget, numbers_count;
 int expressions_ready(void);
 
 /* --------------------------------------------------------------------------------------- blocks */
@@ -337,8 +315,6 @@ OfferedFast masks_take, masks_put;
 /* ---------------------------------------------------------------------------------------- calls */
 
 extern PyTypeObject UfuncCoreType;
-/* Whether `x` is a ufunc of ours and NumPy's with so many operands. */
-int ufunc_takes(PyObject *x, int count);
 extern PyTypeObject QuickType;
 Offered ufunc_adopt, quick_method, quick_first_array, quick_created, quick_followed, quick_listed,
     quick_any_arrays,
@@ -355,21 +331,22 @@ int has_own_memory(PyObject *array);
 #define HOOKS(_)                                                                                   \
     /* functions that C calls where it has no path */                                              \
     _(get_item) _(set_item) _(del_item) _(iterate) _(length) _(matmul) _(power) _(dtype)           \
-    _(geometry) _(shape) _(transposed) _(real) _(imag) _(wrap) _(export) _(adopted) _(note) _(caller) _(constant)       \
-    _(arrangement) _(acquire) _(release) _(leaf) _(room) _(exact_types)              \
-    _(array_ufunc) _(scalar_node) _(error_bits) _(real_view)                                       \
-    _(pool_empty) _(trim) _(stretch_left) _(expression_site) _(deliver)       \
-    _(expression_program) _(traced) _(storage_of) _(plain_node) _(snapshot) _(named_place)         \
+    _(geometry) _(shape) _(transposed) _(real) _(imag) _(wrap) _(export) _(adopted) _(note)        \
+    _(caller) _(constant)                                                                          \
+    _(arrangement) _(acquire) _(release) _(leaf) _(room) _(exact_types)                            \
+    _(array_ufunc) _(error_bits) _(real_view)                                                      \
+    _(pool_empty) _(trim) _(stretch_left) _(deliver)                                               \
+    _(traced) _(storage_of) _(plain_node) _(snapshot) _(named_place)                               \
     _(called_name) _(calls_counted) _(evaluate_in_full) _(lost) _(export_rule)                     \
     _(numpys_item) _(numpys_matmul)                                                                \
     _(evaluations_begin) _(number_uses) _(numbers_inside) _(gather_rule) _(takes_numbers)          \
-    _(evaluation_error) _(gathered)                                                                       \
+    _(evaluation_error) _(gathered)                                                                \
     /* classes; `scalar`: of lazy ones; `source_location`: errstate's */                           \
-    _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(moves) _(scalar)               \
+    _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(moves) _(scalar)                 \
     _(source_location)                                                                             \
     _(leaf_memory) _(pool) _(block)                                                                \
     /* op definitions; `reduce_rows`: by their codes in loops.c */                                 \
-    _(leaf_op) _(scalar_op) _(full_op) _(view_op) _(index_op) _(update_op)                       \
+    _(leaf_op) _(scalar_op) _(full_op) _(view_op) _(index_op) _(update_op)                         \
     _(reduce_rows)                                                                                 \
     /* what was met before: nodes of numbers, loops, parts of complex numbers by dtype and side,   \
        reductions by method, what reductions gave, arrangements of views */                        \
@@ -475,7 +452,7 @@ Offered spans_switch, spans_take, span_begin, span_end, span_skip;
     _(axis, "axis") _(char, "char") _(check_limits, "check_limits") _(depth, "depth")              \
     _(device, "device") _(dtype, "dtype") _(filters, "filters") _(general, "_general")             \
     _(ignored, "ignored")                                                                          \
-    _(ins, "ins") _(keepdims, "keepdims") _(kind, "kind") _(listeners, "listeners") _(map, "map")  \
+    _(keepdims, "keepdims") _(kind, "kind") _(listeners, "listeners") _(map, "map")                \
     _(name, "name") _(note, "note") _(number, "number") _(order, "order")                          \
     _(out, "out") _(package, "__package__") _(qualname, "__qualname__") _(read, "read")            \
     _(structure, "structure") _(shape, "shape") _(ufunc, "ufunc") _(worth, "WORTH_A_LAUNCH")
@@ -560,8 +537,6 @@ int is_inside(PyFrameObject *frame);
 /* A node; steals `src`, which may be NULL after an error. */
 PyObject *make_node(PyObject *op, PyObject *src, PyObject *arg, PyObject *shape, PyObject *dtype,
                     PyObject *perm, PyObject *where);
-/* A node of the loop's result, recorded at the user's line; steals `src`. */
-PyObject *record_node(PyObject *op, PyObject *src, PyObject *loop, PyObject *shape, PyObject *perm);
 /* As ndarray.from_node: what a user gets for a node; steals it. */
 PyObject *from_node(PyObject *node);
 /* A tuple of numbers (new). */
@@ -658,16 +633,6 @@ int plain_run(PyObject *roots);
 int is_alone(void);
 /* As `Pending.reset`; -1: an error. */
 int reset_recorded(PyObject *pending);
-
-/* ------------------------------------------------------------------------------------- recorded */
-
-/* The operation as recorded before, on recorded arrays; NULL without an exception: Python does
-   it. */
-PyObject *recorded_binary(PyObject *op, PyObject *loops, Core *self, PyObject *other, int swapped,
-                          int is_operator);
-PyObject *recorded_unary(PyObject *op, PyObject *loops, Core *self);
-/* The part that a basic key names; NULL without an exception: Python does it. */
-PyObject *recorded_view(Core *self, PyObject *key);
 
 /* ---------------------------------------------------------------------------------------- steps */
 

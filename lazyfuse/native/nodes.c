@@ -257,20 +257,6 @@ PyObject *leaf_of(PyArrayObject *value)
     return node;
 }
 
-/* A node of the loop's result, recorded at the user's line; steals `src`. */
-PyObject *record_node(PyObject *op, PyObject *src, PyObject *loop, PyObject *shape, PyObject *perm)
-{
-    PyObject *where = NULL, *out = NULL, *node = NULL;
-    if (src != NULL && (where = find_caller()) != NULL &&
-        (out = PyObject_GetAttr(loop, name_out)) != NULL) {
-        node = make_node(op, Py_NewRef(src), loop, shape, out, perm, where);
-    }
-    Py_XDECREF(src);
-    Py_XDECREF(where);
-    Py_XDECREF(out);
-    return node;
-}
-
 /* As scalars.make_scalar. */
 static PyObject *make_scalar(PyObject *node)
 {

@@ -1,6 +1,5 @@
-/* Python's operators on arrays: in NumPy's own loops where all operands are eager, as met before
-   where an operand is recorded (record.c), else by the Python function that eager_operators.py
-   has bound. */
+/* Python's operators on arrays: in NumPy's own loops where all operands are eager, else by the
+   Python function that eager_operators.py has bound, which is followed when it comes round (tape/). */
 
 #include "native.h"
 
@@ -9,7 +8,7 @@
 typedef struct {
     const char *name;
     Loops *loops;
-    PyObject *call, *op, *spec, *known, *slow, *slow_inplace;
+    PyObject *call, *op, *spec, *slow, *slow_inplace;
 } Operator;
 
 /* The operators, a row each: as the op table names it, Python's function for NumPy's arrays, and the
@@ -70,7 +69,7 @@ static PyObject *slow_binary(Operator *o, Core *self, PyObject *other, int swapp
     if (o->slow == NULL) {
         Py_RETURN_NOTIMPLEMENTED;
     }
-    return expressions_settle() < 0 ? NULL : step_call(o->slow, args, 4, NULL, 1);
+    return step_call(o->slow, args, 4, NULL, 1);
 }
 
 static PyObject *at_once(Operator *o, Core *self, PyObject *other, int swapped)
@@ -88,14 +87,8 @@ static PyObject *binary(int which, Core *self, PyObject *other, int swapped)
         right = values_of(other);
     }
     if (small == NULL || right == NULL) {
-        PyObject *found = NULL;
-        if (EAGER(self) == Py_None && o->known != NULL) {
-            found = recorded_binary(o->op, o->known, self, other, swapped, 1);
-        }
-        if (found == NULL && !PyErr_Occurred() && o->known != NULL &&
-            (EAGER(self) == Py_None || EAGER(other) == Py_None)) {
-            found = at_once(o, self, other, swapped);
-        }
+        int recorded = EAGER(self) == Py_None || (ours && EAGER(other) == Py_None);
+        PyObject *found = recorded ? at_once(o, self, other, swapped) : NULL;
         return found != NULL || PyErr_Occurred() ? found : slow_binary(o, self, other, swapped);
     }
     thin = MAY_GROW(self);
@@ -120,17 +113,11 @@ static PyObject *binary(int which, Core *self, PyObject *other, int swapped)
     Py_INCREF(small); /* while Python's lock is released, another thread may exchange them */
     Py_INCREF(right);
     PyObject *first = swapped ? right : small, *second = swapped ? small : right;
-    PyObject *result = expression_begun(o->loops, NULL, first, second);
-    if (result != NULL || PyErr_Occurred()) {
-        Py_DECREF(small);
-        Py_DECREF(right);
-        return result;
-    }
-    result = loops_binary(o->loops, first, second, limit);
+    PyObject *result = loops_binary(o->loops, first, second, limit);
     if (result != NULL) {
         result = thin ? placed_as_is(result) : placed(result);
     }
-    else if (!PyErr_Occurred() && expressions_settle() == 0) {
+    else if (!PyErr_Occurred()) {
         result = thin ? slow_binary(o, self, other, swapped) : placed(BOTH[which](first, second));
     }
     Py_DECREF(small);
@@ -140,12 +127,6 @@ static PyObject *binary(int which, Core *self, PyObject *other, int swapped)
 
 static PyObject *inplace(int which, PyObject *x, PyObject *other)
 {
-    if (IS_SUBEXPRESSION(other)) {
-        PyObject *value = expression_value(other);
-        PyObject *result = value == NULL ? NULL : inplace(which, x, value);
-        Py_XDECREF(value);
-        return result;
-    }
     Operator *o = &operators[which];
     Core *self = (Core *)x;
     int is_part = !IS_DIRECT(self);
@@ -179,7 +160,7 @@ static PyObject *inplace(int which, PyObject *x, PyObject *other)
             return done < 0 || lock < 0 ? NULL : Py_NewRef(x);
         }
     }
-    if (is_part && EAGER(self) == Py_None && o->known != NULL) {
+    if (is_part && EAGER(self) == Py_None && o->op != NULL) {
         PyObject *args[] = {x, other};
         int done = exported_into(o->op, o->call, args, 2, self);
         if (done != 0) {
@@ -202,14 +183,9 @@ static PyObject *unary(int which, PyObject *x)
         int thin = MAY_GROW(self);
         PyObject *result = NULL;
         Py_INCREF(small);
-        result = expression_begun(o->loops, NULL, small, NULL);
-        if (result != NULL || PyErr_Occurred()) {
-            Py_DECREF(small);
-            return result;
-        }
         if (!thin || PyArray_SIZE((PyArrayObject *)small) < eager_below()) {
             result = loops_unary(o->loops, small);
-            if (result == NULL && !thin && !PyErr_Occurred() && expressions_settle() == 0) {
+            if (result == NULL && !thin && !PyErr_Occurred()) {
                 result = ONE[which - NEGATIVE](small);
             }
             result = thin ? placed_as_is(result) : placed(result);
@@ -230,27 +206,6 @@ static PyObject *unary(int which, PyObject *x)
 }
 
 #define IS_OURS(x) PyObject_TypeCheck(x, &CoreType)
-
-/* The operation on subexpressions: in one with them, or on what they stand for. */
-static PyObject *continued(int which, PyObject *left, PyObject *right)
-{
-    PyObject *result = expression_continued(operators[which].loops, NULL, left, right);
-    if (result != NULL || PyErr_Occurred()) {
-        return result;
-    }
-    PyObject *first = expression_value(left);
-    PyObject *second = first == NULL || right == NULL ? NULL : expression_value(right);
-    if (first != NULL && right == NULL) {
-        result = which == SQUARE ? PyObject_CallOneArg(operators[SQUARE].call, first)
-                                 : ONE[which - NEGATIVE](first);
-    }
-    else if (second != NULL) {
-        result = BOTH[which](first, second);
-    }
-    Py_XDECREF(first);
-    Py_XDECREF(second);
-    return result;
-}
 
 /* NumPy's number for a lazy one that has its value, anything else as it is (new). */
 static PyObject *number_there(PyObject *x)
@@ -292,9 +247,6 @@ static PyObject *operate(int which, PyObject *left, PyObject *right)
             return LEAVE(result);
         }
     }
-    if (IS_SUBEXPRESSION(left) || IS_SUBEXPRESSION(right)) {
-        return continued(which, left, right);
-    }
     PyObject *result = IS_OURS(left) ? binary(which, (Core *)left, right, 0)
                                      : binary(which, (Core *)right, left, 1);
     return LEAVE(result);
@@ -302,9 +254,6 @@ static PyObject *operate(int which, PyObject *left, PyObject *right)
 
 static PyObject *operate_on_one(int which, PyObject *self)
 {
-    if (IS_SUBEXPRESSION(self)) {
-        return continued(which, self, NULL);
-    }
     PyObject *result = unary(which, self);
     return LEAVE(result);
 }
@@ -353,42 +302,23 @@ static PyObject *power(PyObject *left, PyObject *right, PyObject *modulo)
         Py_INCREF(small);
         if (is_two(other) && plain_type((PyArrayObject *)small) != NPY_BOOL) {
             /* versions of NumPy differ there */
-            result = expression_begun(operators[SQUARE].loops, NULL, small, NULL);
-            if (result != NULL || PyErr_Occurred()) {
-                Py_DECREF(small);
-                return result;
-            }
             result = loops_unary(operators[SQUARE].loops, small);
         }
         else if (PyFloat_CheckExact(other) && PyFloat_AS_DOUBLE(other) != 0.5) {
             result = loops_binary(operators[POWER].loops, small, other, PY_SSIZE_T_MAX);
         }
-        if (result == NULL && !PyErr_Occurred() && expressions_settle() == 0) {
+        if (result == NULL && !PyErr_Occurred()) {
             result = PyNumber_Power(small, other, Py_None);
         }
         Py_DECREF(small);
         return placed(result);
     }
     PyObject *args[] = {self, other, modulo, swapped ? Py_True : Py_False};
-    return expressions_settle() < 0 ? NULL : step_call(hooks.power, args, 4, NULL, 0);
+    return step_call(hooks.power, args, 4, NULL, 0);
 }
 
 static PyObject *operate_power(PyObject *left, PyObject *right, PyObject *modulo)
 {
-    if (IS_SUBEXPRESSION(left) && is_two(right) && modulo == Py_None) {
-        PyObject *result = expression_continued(operators[SQUARE].loops, NULL, left, NULL);
-        if (result != NULL || PyErr_Occurred()) {
-            return result;
-        }
-    }
-    if (IS_SUBEXPRESSION(left) || IS_SUBEXPRESSION(right)) {
-        PyObject *first = expression_value(left);
-        PyObject *second = first == NULL ? NULL : expression_value(right);
-        PyObject *result = second == NULL ? NULL : PyNumber_Power(first, second, modulo);
-        Py_XDECREF(first);
-        Py_XDECREF(second);
-        return result;
-    }
     PyObject *result = power(left, right, modulo);
     return LEAVE(result);
 }
@@ -432,14 +362,6 @@ static int gives_little(PyArrayObject *first, PyArrayObject *second)
 
 static PyObject *multiply_matrices(PyObject *left, PyObject *right)
 {
-    if (IS_SUBEXPRESSION(left) || IS_SUBEXPRESSION(right)) {
-        PyObject *first = expression_value(left);
-        PyObject *second = first == NULL ? NULL : expression_value(right);
-        PyObject *result = second == NULL ? NULL : PyNumber_MatrixMultiply(first, second);
-        Py_XDECREF(first);
-        Py_XDECREF(second);
-        return result;
-    }
     int swapped = !IS_OURS(left);
     PyObject *self = swapped ? right : left, *other = swapped ? left : right;
     int is_first_small, is_second_small;
@@ -464,11 +386,6 @@ static PyObject *array_matmul(PyObject *left, PyObject *right)
     RETURN_TIMED(multiply_matrices(left, right));
 }
 
-static int is_operand(PyObject *x)
-{
-    return IS_ARRAY(x) || IS_SUBEXPRESSION(x);
-}
-
 /* `__array_ufunc__`: a ufunc of NumPy's that is an operator here, called with a number or an array
    of NumPy's and one of ours, as `numpy.float64(2) * x` does. All else is Python's. */
 static PyObject *called_by_ufunc(PyObject *x, PyObject *const *args, Py_ssize_t count,
@@ -477,9 +394,9 @@ static PyObject *called_by_ufunc(PyObject *x, PyObject *const *args, Py_ssize_t 
     const char *method = count == 4 && names == NULL && PyUnicode_CheckExact(args[1])
         ? PyUnicode_AsUTF8(args[1]) : NULL;
     if (method != NULL && strcmp(method, "__call__") == 0 &&
-        (is_operand(args[2]) || is_operand(args[3]))) {
-        PyObject *other = args[is_operand(args[2]) ? 3 : 2];
-        int known = is_number(other) || is_operand(other) || IS_REAL(other);
+        (IS_ARRAY(args[2]) || IS_ARRAY(args[3]))) {
+        PyObject *other = args[IS_ARRAY(args[2]) ? 3 : 2];
+        int known = is_number(other) || IS_ARRAY(other) || IS_REAL(other);
         if (known && args[0] == matmul) {
             return multiply_matrices(args[2], args[3]);
         }
@@ -491,21 +408,13 @@ static PyObject *called_by_ufunc(PyObject *x, PyObject *const *args, Py_ssize_t 
     }
     PyErr_Clear();
     Py_ssize_t all = count + (names == NULL ? 0 : PyTuple_GET_SIZE(names));
-    PyObject **given = PyMem_New(PyObject *, all + 1), *result = NULL;
+    PyObject **given = PyMem_New(PyObject *, all + 1);
     if (given == NULL) {
         return PyErr_NoMemory();
     }
-    int failed = (given[0] = expression_value(x)) == NULL;
-    Py_ssize_t valued = 0; /* arguments that have their values */
-    for (; !failed && valued < all; valued++) {
-        failed = (given[valued + 1] = expression_value(args[valued])) == NULL;
-    }
-    if (!failed) {
-        result = PyObject_Vectorcall(hooks.array_ufunc, given, (size_t)count + 1, names);
-    }
-    for (Py_ssize_t at = 0; at <= valued; at++) {
-        Py_XDECREF(given[at]);
-    }
+    given[0] = x;
+    memcpy(given + 1, args, (size_t)all * sizeof(PyObject *));
+    PyObject *result = PyObject_Vectorcall(hooks.array_ufunc, given, (size_t)count + 1, names);
     PyMem_Free(given);
     return result;
 }
@@ -519,8 +428,7 @@ static PyMethodDef override = {
 
 PyObject *array_override(PyObject *Py_UNUSED(module), PyObject *type)
 {
-    if (type != (PyObject *)&SubexpressionType &&
-        (!PyType_Check(type) || !PyType_IsSubtype((PyTypeObject *)type, &CoreType))) {
+    if (!PyType_Check(type) || !PyType_IsSubtype((PyTypeObject *)type, &CoreType)) {
         PyErr_SetString(PyExc_TypeError, "override: expected a class on Core");
         return NULL;
     }
@@ -533,21 +441,13 @@ PyNumberMethods array_number = {
     BOTH_WAYS(SLOTS) OF_ONE(SLOT) .nb_power = array_power, .nb_matrix_multiply = array_matmul,
 };
 #undef SLOTS
-
-/* What waits has no place of its own: all but the operators in place. */
-#define SLOTS(name, function, slot, in_place) .slot = array_##slot,
-PyNumberMethods subexpression_number = {
-    BOTH_WAYS(SLOTS) OF_ONE(SLOT) .nb_power = array_power, .nb_matrix_multiply = array_matmul,
-};
-#undef SLOTS
 #undef SLOT
 
 PyObject *array_operator(PyObject *Py_UNUSED(module), PyObject *args)
 {
     const char *name;
-    PyObject *call, *spec, *op, *known, *slow, *slow_inplace;
-    if (!PyArg_ParseTuple(
-            args, "sOOOOOO", &name, &call, &spec, &op, &known, &slow, &slow_inplace)) {
+    PyObject *call, *spec, *op, *slow, *slow_inplace;
+    if (!PyArg_ParseTuple(args, "sOOOOO", &name, &call, &spec, &op, &slow, &slow_inplace)) {
         return NULL;
     }
     for (int at = 0; at < OPERATORS; at++) {
@@ -555,7 +455,6 @@ PyObject *array_operator(PyObject *Py_UNUSED(module), PyObject *args)
         if (strcmp(o->name, name) == 0 && at != POWER && at != SQUARE) {
             o->spec = Py_NewRef(spec);
             o->op = Py_NewRef(op);
-            o->known = PyDict_Check(known) ? Py_NewRef(known) : NULL;
             o->slow = Py_NewRef(slow);
             o->slow_inplace = Py_NewRef(slow_inplace);
             Py_RETURN_TRUE;

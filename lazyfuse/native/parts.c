@@ -120,7 +120,7 @@ PyObject *reals_new(void)
 
 /* ----------------------------------------------------------------------------------- real views */
 
-int is_there(Core *x)
+static int is_there(Core *x)
 {
     PyObject *storage = x->storage;
     if (storage == NULL || (PyObject *)Py_TYPE(storage) != hooks.storage || in_storage.node < 0 ||

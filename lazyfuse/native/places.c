@@ -1,32 +1,26 @@
-/* Places in the user's program, instructions. Of operations on small arrays: may the result wait for
-   the operation that takes it? Of what gives a number: may it stay lazy? The instructions of a place
-   are read once, by runtime/scheduling/eager_fusion.py and escapes.py, which say what they load. The
-   answer is yes if all of it is arrays, numbers, slices and functions of ours; that is looked at
-   each time. */
+/* Places in the user's program, instructions, of what gives a number: may it stay lazy? The
+   instructions of a place are read once, by runtime/scheduling/escapes.py, which says what the number
+   meets there. The answer is yes if all of it takes lazy numbers; that is looked at each time. */
 
 #include "record.h"
 
-enum {
-    SITES = 4096, SITES_NEAR = 4, /* how many are kept, and where one may lie */
-    LEARNT = 8, /* visits before the instructions of a place are read */
-};
+enum { SITES = 4096, SITES_NEAR = 4 }; /* how many are kept, and where one may lie */
 
-/* What an instruction loads between an operation and the one that takes its result. */
+/* A name that the number meets. */
 typedef struct {
     int local; /* its place in the frame, -1: a global name */
-    int arguments; /* of a ufunc that is called, 0: it is not called; of a number: what it is to be */
+    int kind; /* what it is to be */
     PyObject *name, *attribute; /* the attribute of the object of that name, or NULL */
 } Source;
 
 typedef struct {
     PyObject *code; /* NULL: none */
     int offset, visits;
-    int count; /* of sources, -1: not known yet, or the operation is done at once */
-    int called; /* the source that is the function of this very operation, -1: it is an operator */
+    int count; /* of sources */
     Source *sources;
 } Site;
 
-static Site sites[SITES], numbers[SITES];
+static Site sites[SITES];
 
 static void sources_free(Source *sources, int count)
 {
@@ -47,7 +41,7 @@ static void site_set(Site *site, Site place)
 }
 
 /* How many places are known. */
-PyObject *expressions_count(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
+PyObject *numbers_count(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
 {
     long count = 0;
     for (int at = 0; at < SITES; at++) {
@@ -65,7 +59,7 @@ static Source *sources_of(PyObject *given)
         Source *source = &sources[at];
         PyObject *name, *attribute;
         if (!PyArg_ParseTuple(PyTuple_GET_ITEM(given, at), "iiUO", &source->local,
-                              &source->arguments, &name, &attribute)) {
+                              &source->kind, &name, &attribute)) {
             sources_free(sources, at);
             return NULL;
         }
@@ -75,31 +69,13 @@ static Source *sources_of(PyObject *given)
     return sources;
 }
 
-/* Asks Python what is loaded at a place: None, or (called, sources). Other threads come by
-   meanwhile: they find no count, so nothing of theirs waits. */
-static void site_learn(Site *site, PyObject *code, int offset)
-{
-    PyObject *answer = hooks.expression_site == NULL ? NULL
-        : PyObject_CallFunction(hooks.expression_site, "Oi", code, offset);
-    PyObject *given;
-    int called;
-    if (site->code == code && site->offset == offset && site->count < 0 && answer != NULL &&
-        PyTuple_CheckExact(answer) &&
-        PyArg_ParseTuple(answer, "iO!", &called, &PyTuple_Type, &given) &&
-        (site->sources = sources_of(given)) != NULL) {
-        site->called = called;
-        site->count = (int)PyTuple_GET_SIZE(given);
-    }
-    Py_XDECREF(answer);
-}
-
 /* The place of an instruction; NULL where another one has just begun to be known. */
-static Site *site_of(Site *table, PyObject *code, int offset)
+static Site *site_of(PyObject *code, int offset)
 {
     size_t first = ((size_t)code >> 4) * 31 + (size_t)offset * 3;
     Site *free = NULL;
     for (size_t at = 0; at < SITES_NEAR; at++) {
-        Site *site = &table[(first + at) % SITES];
+        Site *site = &sites[(first + at) % SITES];
         if (site->code == code && site->offset == offset) {
             return site;
         }
@@ -108,31 +84,13 @@ static Site *site_of(Site *table, PyObject *code, int offset)
         }
     }
     if (free == NULL) {
-        free = &table[(first + (size_t)offset % SITES_NEAR) % SITES];
+        free = &sites[(first + (size_t)offset % SITES_NEAR) % SITES];
     }
     site_set(free, (Site){.code = Py_NewRef(code), .offset = offset, .count = -1});
     return free->code == code && free->offset == offset ? free : NULL;
 }
 
 /* ------------------------------------------------------------------- what the instructions load */
-
-/* Whether no operation on `x` and others of its kind runs code that is not ours or NumPy's. */
-static int is_closed(PyObject *x)
-{
-    if (IS_ARRAY(x)) {
-        PyArrayObject *values = (PyArrayObject *)values_of(x);
-        if (values == NULL) {
-            values = present_values((Core *)x);
-        }
-        return values != NULL && plain_type(values) >= 0;
-    }
-    if (IS_REAL(x)) {
-        return plain_type((PyArrayObject *)x) >= 0;
-    }
-    return PyFloat_CheckExact(x) || PyLong_CheckExact(x) || PyBool_Check(x) || x == Py_None ||
-           x == Py_Ellipsis || PyComplex_CheckExact(x) || is_numpy_integer(x) ||
-           is_plain_slice(x) || is_number(x);
-}
 
 /* A global name, or one of Python's (borrowed). */
 static PyObject *global_of(PyObject *globals, PyFrameObject *frame, PyObject *name)
@@ -174,64 +132,13 @@ static PyObject *named_by(const Source *source, PyFrameObject *frame, PyObject *
         : source->local == -1 ? Py_XNewRef(global_of(globals, frame, source->name)) : NULL;
 }
 
-/* Whether what a source loads now runs no other code. `function`: what this operation calls. */
-static int is_known(const Source *source, PyFrameObject *frame, PyObject *globals,
-                    PyObject *function)
-{
-    PyObject *x = named_by(source, frame, globals);
-    if (x != NULL && source->attribute != NULL) {
-        Py_SETREF(x, attribute_of(x, source->attribute));
-    }
-    int known = x != NULL && (source->arguments > 0 ? ufunc_takes(x, source->arguments)
-                                                    : is_closed(x));
-    known &= function == NULL || x == function;
-    Py_XDECREF(x);
-    return known;
-}
-
-int may_wait(PyObject *function)
-{
-    PyFrameObject *frame = PyEval_GetFrame();
-    if (frame == NULL || stretch_thread != 0) {
-        return 0;
-    }
-    PyObject *code = (PyObject *)PyFrame_GetCode(frame);
-    int offset = PyFrame_GetLasti(frame);
-    Site *site = site_of(sites, code, offset);
-    Py_DECREF(code); /* the frame holds it */
-    if (site == NULL) {
-        return 0;
-    }
-    if (site->visits < LEARNT) {
-        if (++site->visits == LEARNT) {
-            site_learn(site, code, offset);
-        }
-        if (PyErr_Occurred()) { /* an interrupt; a place that is not understood waits for none */
-            if (!PyErr_ExceptionMatches(PyExc_Exception)) {
-                return -1;
-            }
-            PyErr_Clear();
-        }
-        return 0;
-    }
-    if (site->count < 0 || (site->called >= 0) != (function != NULL)) {
-        return 0;
-    }
-    PyObject *globals = PyFrame_GetGlobals(frame);
-    int known = 1;
-    for (int at = 0; known && at < site->count; at++) {
-        known = is_known(&site->sources[at], frame, globals, at == site->called ? function : NULL);
-    }
-    Py_DECREF(globals);
-    return known;
-}
-
-void sites_clear(void)
+/* Forgets every place. */
+PyObject *numbers_forget(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
 {
     for (int at = 0; at < SITES; at++) {
         site_set(&sites[at], (Site){NULL});
-        site_set(&numbers[at], (Site){NULL});
     }
+    Py_RETURN_NONE;
 }
 
 /* ------------------------------------------------------------------------------ numbers that leave */
@@ -243,7 +150,7 @@ enum { LOOKS = -1, PYTHONS = -2 };
 /* Whether a name is what takes a lazy number, as scalars._is_met: 1, 0; -1: Python looks. */
 static int is_met(const Source *use, PyFrameObject *frame, PyObject *globals)
 {
-    int kind = use->arguments;
+    int kind = use->kind;
     PyObject *x = named_by(use, frame, globals);
     if (x == NULL) {
         return -1;
@@ -278,7 +185,7 @@ static int is_met(const Source *use, PyFrameObject *frame, PyObject *globals)
 static int uses_of(PyObject *code, int offset)
 {
     PyObject *answer = PyObject_CallFunction(hooks.number_uses, "Oi", code, offset);
-    Site *site = site_of(numbers, code, offset);
+    Site *site = site_of(code, offset);
     int count = answer == Py_None ? LOOKS : PYTHONS;
     if (answer == NULL) { /* an interrupt: it is read the next time */
         if (site != NULL) {
@@ -289,7 +196,7 @@ static int uses_of(PyObject *code, int offset)
     if (site != NULL && PyTuple_CheckExact(answer)) {
         Source *sources = sources_of(answer);
         count = sources == NULL ? PYTHONS : (int)PyTuple_GET_SIZE(answer);
-        site_set(site, (Site){Py_NewRef(code), offset, 1, count, -1, sources});
+        site_set(site, (Site){Py_NewRef(code), offset, 1, count, sources});
     }
     else if (site != NULL) {
         site->count = count;
@@ -304,12 +211,12 @@ static int stays_lazy(PyFrameObject *frame)
     PyCodeObject *held = PyFrame_GetCode(frame);
     PyObject *code = (PyObject *)held;
     int offset = PyFrame_GetLasti(frame), met = 1;
-    Site *site = held->co_flags & CO_OPTIMIZED ? site_of(numbers, code, offset) : NULL;
+    Site *site = held->co_flags & CO_OPTIMIZED ? site_of(code, offset) : NULL;
     int count = site == NULL ? PYTHONS : site->count;
     if (site != NULL && site->visits == 0) {
         site->visits = 1;
         count = uses_of(code, offset);
-        site = site_of(numbers, code, offset); /* Python has run */
+        site = site_of(code, offset); /* Python has run */
         count = site == NULL || site->visits == 0 ? PYTHONS : count;
     }
     PyObject *globals = count > 0 ? PyFrame_GetGlobals(frame) : NULL;

@@ -25,31 +25,14 @@ static inline npy_intp size_of(const Geometry *g)
     return size;
 }
 
-int same_dims(const Geometry *first, const Geometry *second);
-/* The geometry of a packed array in C order; 0: Python does it. */
-int packed_geometry(PyObject *shape, npy_intp itemsize, Geometry *g);
-/* The geometry of a meta array; 0: Python does it. */
-int view_geometry(PyArrayObject *view, Geometry *g);
 /* What a basic key leaves of an array, and where it lies: some elements, one element (not as an
    array without axes), or neither: nothing, or the key is wrong or no basic one. */
 enum { NO_PART, SOME, ELEMENT };
 int select_part(int nd, const npy_intp *dims, const npy_intp *strides, PyObject *key, Geometry *g);
 /* Whether it leaves some elements. */
 int narrow(int nd, const npy_intp *dims, const npy_intp *strides, PyObject *key, Geometry *g);
-int narrow_part(const Geometry *from, PyObject *key, Geometry *g);
 /* As meta_arrays.falls: C order, whatever the gaps. `long_ones`: for axes that have a say. */
 int falls(int nd, const npy_intp *dims, const npy_intp *strides, int long_ones);
-/* Whether results take C order from an operand that lies so. */
-int gives_c_order(const Geometry *g);
-/* Whether meta_arrays.keep_order finds C order. */
-int keeps_c_order(const Geometry *g, npy_intp itemsize);
-/* Whether a part is a node in C order, as ndarray.node_of finds it. */
-int copies_in_c_order(const Geometry *g, npy_intp itemsize);
-/* Whether a geometry is all of a block in C order, of whose node the shape is; -1: the same
-   elements, otherwise arranged. */
-int is_whole(const Geometry *g, PyObject *shape, npy_intp itemsize);
-/* The layout (new); NULL without an exception where the strides are no whole elements. */
-PyObject *make_layout(const Geometry *g, npy_intp itemsize);
 /* Folds the lengths of one more operand into the shape of a result that has room for `most`
    axes; 0: they do not fit. */
 int broadcast(int *nd, npy_intp *dims, int most, int other_nd, const npy_intp *other);
@@ -58,9 +41,8 @@ int broadcast(int *nd, npy_intp *dims, int most, int other_nd, const npy_intp *o
 
 /* The geometry of an aliased array in its block, as a meta array (borrowed); NULL: it has none. */
 PyArrayObject *part_geometry(Core *x);
-/* Whether a block has its values in host memory, and `x` the table of their real views. */
-int is_there(Core *x);
-/* NumPy's array over such a block's part, if it was made before (borrowed). */
+/* NumPy's array over a part of a block that has its values in host memory, if it was made before
+   (borrowed). */
 PyObject *real_of(Core *x);
 /* An array on the block of `self` without a geometry yet, with that table of real views. */
 Core *new_part(Core *self, PyObject *reals);
@@ -98,43 +80,14 @@ int unlock_writes(int result);
    error) from now on; -1: an error. The caller has the lock. */
 int become(Core *x, PyObject *node);
 
-/* ------------------------------------------------------------------------------------- operands */
-
-enum { NUMBER, ALONE, PART };
-
-/* An operand as a recorded operation takes it. Its references are borrowed: Python code may
-   exchange them. */
-typedef struct {
-    int kind, ready; /* `ready`: NumPy might do it at once (ndarray.concrete_value) */
-    PyObject *object, *dtype; /* what chooses the loop: a dtype, or the type of a number */
-    Geometry g; /* of a number: no axes */
-} Given;
-
-/* Whether an operand is one that is recorded here. */
-int look_at(PyObject *object, Given *given);
 /* The node of the block of `x`, if the block is not always eager. */
 PyObject *any_node(Core *x);
 /* As ndarray.storage_of: 1; 0 where another thread has made it eager, -1 with an exception. */
 int storage_for(Core *x);
 /* A view of a part of an evaluated block (new); NULL without an exception: not so plain. */
 PyObject *view_of_block(Core *x);
-/* The same, if the block is not exported, and of the dtype of `x`: what may be recorded on. */
-PyObject *storage_node(Core *x);
-/* Whether the values of a block have just been computed, and `Storage.memory` was not called
-   since. */
-int is_fresh(PyObject *storage, PyObject *node);
 /* As `Storage.read` (new). */
 PyObject *read_storage(PyObject *storage);
 /* A number as a node of a dtype (new). */
 PyObject *number_node(PyObject *number, PyObject *dtype);
-/* An operand as a node (new); NULL without an exception: Python does it. */
-PyObject *node_of(Given *given, PyObject *loop, int at);
-/* The shape to which operands are broadcast; 0: they do not fit. */
-int broadcast_operands(const Given *given, int count, Geometry *shape);
-/* The loop known for the dtypes of operands, borrowed; NULL without an exception: there is none. */
-PyObject *known_loop(PyObject *loops, const Given *given, int count);
-/* The operation on operands that fit, as a node (new); NULL: an error, or without an exception
-   Python does it. */
-PyObject *record_operation(PyObject *op, PyObject *loops, Given *given, int count, Geometry *shape);
-
 #endif

@@ -10,7 +10,7 @@
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *beside, *call, *compute, *known, *reduction, *rows, *nin, *nout;
+    PyObject *beside, *call, *compute, *reduction, *rows, *nin, *nout;
     Loops *loops;
 } UfuncCore;
 
@@ -32,7 +32,7 @@ static PyObject *called_generally(PyObject *self, PyObject *method, PyObject *co
     if (given == NULL) {
         PyErr_NoMemory();
     }
-    else if (function != NULL && expressions_settle() == 0) {
+    else if (function != NULL) {
         given[0] = self;
         memcpy(given + 1, args, (size_t)all * sizeof(PyObject *));
         result = step_call(function, given, (size_t)count + 1, names, 1);
@@ -62,21 +62,6 @@ static PyObject *small_values(PyObject *x)
         ? found : NULL;
 }
 
-int ufunc_takes(PyObject *x, int count)
-{
-    UfuncCore *self = (UfuncCore *)x;
-    return PyObject_TypeCheck(x, &UfuncCoreType) && self->rows != NULL &&
-           PyTuple_CheckExact(self->rows) && self->nin != NULL && PyLong_CheckExact(self->nin) &&
-           PyLong_AsLong(self->nin) == count;
-}
-
-/* Whether a call was recorded before: then its loops are known. */
-static int is_known(UfuncCore *self)
-{
-    return self->rows != NULL && PyTuple_CheckExact(self->rows) && self->known != NULL &&
-           PyDict_GET_SIZE(self->known) > 0;
-}
-
 /* The op definition of a ufunc that runs as NumPy does (borrowed); NULL: several, or none. */
 static PyObject *only_op(UfuncCore *self)
 {
@@ -97,9 +82,7 @@ static PyObject *of_one(UfuncCore *self, PyObject *x)
     if (IS_ARRAY(x) || (PyObject *)Py_TYPE(x) == hooks.scalar) {
         PyObject *small = small_values(x), *result = NULL;
         if (small == NULL && EAGER(x) == Py_None) {
-            PyObject *found = !is_known(self) ? NULL
-                : recorded_unary(PyTuple_GET_ITEM(self->rows, 0), self->known, (Core *)x);
-            return found != NULL || PyErr_Occurred() ? found : at_once(self, &x, 1);
+            return at_once(self, &x, 1);
         }
         if (small == NULL) {
             return NULL;
@@ -108,20 +91,15 @@ static PyObject *of_one(UfuncCore *self, PyObject *x)
         Loops *loops = loops_of(self);
         if (loops != NULL && (self->compute == self->call ||
                               !PyTypeNum_ISCOMPLEX(PyArray_TYPE((PyArrayObject *)small)))) {
-            result = expression_begun(loops, (PyObject *)self, small, NULL);
-            if (result != NULL || PyErr_Occurred()) {
-                Py_DECREF(small);
-                return result;
-            }
             result = loops_unary(loops, small);
         }
-        if (result == NULL && !PyErr_Occurred() && expressions_settle() == 0) {
+        if (result == NULL && !PyErr_Occurred()) {
             result = PyObject_CallOneArg(self->compute, small);
         }
         Py_DECREF(small);
         return parts(result);
     }
-    return is_number(x) && expressions_settle() == 0 ? PyObject_CallOneArg(self->compute, x) : NULL;
+    return is_number(x) ? PyObject_CallOneArg(self->compute, x) : NULL;
 }
 
 static PyObject *of_two(UfuncCore *self, PyObject *left, PyObject *right)
@@ -131,12 +109,6 @@ static PyObject *of_two(UfuncCore *self, PyObject *left, PyObject *right)
     for (int k = 0; k < 2; k++) {
         if (IS_ARRAY(args[k]) || (PyObject *)Py_TYPE(args[k]) == hooks.scalar) {
             given[k] = small_values(args[k]);
-            if (given[k] == NULL && EAGER(args[k]) == Py_None) {
-                PyObject *found = !is_known(self) ? NULL : recorded_binary(
-                    PyTuple_GET_ITEM(self->rows, 0), self->known, (Core *)args[k], args[!k], k,
-                    0);
-                return found != NULL || PyErr_Occurred() ? found : at_once(self, args, 2);
-            }
             if (given[k] == NULL) {
                 return at_once(self, args, 2);
             }
@@ -153,24 +125,13 @@ static PyObject *of_two(UfuncCore *self, PyObject *left, PyObject *right)
     Py_INCREF(given[1]);
     if (loops != NULL && (arrays == 2 || (arrays == 1 && self->beside == Py_True))) {
         Py_ssize_t limit = thin ? eager_below() : PY_SSIZE_T_MAX;
-        result = expression_begun(loops, (PyObject *)self, given[0], given[1]);
-        if (result != NULL || PyErr_Occurred()) {
-            Py_DECREF(given[0]);
-            Py_DECREF(given[1]);
-            return result;
-        }
         result = loops_binary(loops, given[0], given[1], limit);
     }
-    if (result == NULL && !thin && !PyErr_Occurred() && expressions_settle() == 0) {
+    if (result == NULL && !thin && !PyErr_Occurred()) {
         result = PyObject_Vectorcall(self->call, given, 2, NULL);
     }
     Py_DECREF(given[0]);
     Py_DECREF(given[1]);
-    int first = IS_ARRAY(left) ? 0 : 1;
-    if (result == NULL && thin && !PyErr_Occurred() && is_known(self)) { /* much is recorded */
-        return recorded_binary(PyTuple_GET_ITEM(self->rows, 0), self->known, (Core *)args[first],
-                               args[!first], first, 0);
-    }
     return parts(result);
 }
 
@@ -235,43 +196,9 @@ static int warns_of_places(UfuncCore *self)
            strcmp(loops->ufunc->name, "minimum") == 0;
 }
 
-static PyObject *answer(PyObject *x, PyObject *const *args, size_t flags, PyObject *names);
-
-/* The call on subexpressions: in one with them, or on what they stand for. */
-static PyObject *continued_call(PyObject *x, PyObject *const *args, size_t flags, PyObject *names)
-{
-    UfuncCore *self = (UfuncCore *)x;
-    Py_ssize_t count = PyVectorcall_NARGS(flags);
-    Py_ssize_t all = count + (names == NULL ? 0 : PyTuple_GET_SIZE(names));
-    PyObject *result = NULL;
-    if (all == count && (count == 1 || count == 2) && self->compute == self->call &&
-        (count == 1 || self->beside == Py_True || (!is_number(args[0]) && !is_number(args[1])))) {
-        result = expression_continued(loops_of(self), x, args[0], count == 2 ? args[1] : NULL);
-        if (result != NULL || PyErr_Occurred()) {
-            return result;
-        }
-    }
-    PyObject **given = PyMem_Calloc(all + 1, sizeof(PyObject *));
-    int failed = given == NULL;
-    for (Py_ssize_t at = 0; !failed && at < all; at++) {
-        failed = (given[at] = expression_value(args[at])) == NULL;
-    }
-    result = failed ? NULL : answer(x, given, flags, names);
-    for (Py_ssize_t at = 0; given != NULL && at < all; at++) {
-        Py_XDECREF(given[at]);
-    }
-    PyMem_Free(given);
-    return result;
-}
-
 static PyObject *answer(PyObject *x, PyObject *const *args, size_t flags, PyObject *names)
 {
     UfuncCore *self = (UfuncCore *)x;
-    for (Py_ssize_t at = 0; at < PyVectorcall_NARGS(flags); at++) {
-        if (IS_SUBEXPRESSION(args[at])) {
-            return continued_call(x, args, flags, names);
-        }
-    }
     Py_ssize_t count = PyVectorcall_NARGS(flags);
     if (array_type == NULL || self->call == NULL || self->compute == NULL || self->nin == NULL ||
         !PyLong_CheckExact(self->nin)) {
@@ -435,7 +362,6 @@ static int ufunc_traverse(PyObject *x, visitproc visit, void *arg)
     UfuncCore *self = (UfuncCore *)x;
     Py_VISIT(self->call);
     Py_VISIT(self->compute);
-    Py_VISIT(self->known);
     Py_VISIT(self->reduction);
     Py_VISIT(self->rows);
     if (self->loops != NULL) {
@@ -449,7 +375,6 @@ static int ufunc_clear(PyObject *x)
     UfuncCore *self = (UfuncCore *)x;
     Py_CLEAR(self->call);
     Py_CLEAR(self->compute);
-    Py_CLEAR(self->known);
     Py_CLEAR(self->reduction);
     Py_CLEAR(self->rows);
     return 0;
@@ -470,7 +395,7 @@ static void ufunc_dealloc(PyObject *x)
 #define SLOT(name, field) {name, T_OBJECT_EX, offsetof(UfuncCore, field), 0, NULL}
 
 static PyMemberDef ufunc_members[] = {
-    SLOT("_takes_weak", beside), SLOT("_call", call), SLOT("_compute", compute), SLOT("_loops", known),
+    SLOT("_takes_weak", beside), SLOT("_call", call), SLOT("_compute", compute),
     SLOT("_reduction", reduction), SLOT("_rows", rows), SLOT("nin", nin), SLOT("nout", nout),
     {NULL},
 };

@@ -23,12 +23,11 @@ from types import CodeType
 from typing import Any, Final, NamedTuple
 
 from lazyfuse.devices.caches import cached
-from lazyfuse.runtime.scheduling.eager_fusion import (
+from lazyfuse.runtime.scheduling.instructions import (
     CONSTANTS,
     LOADS,
     PAIRS,
     SKIPPED,
-    Source,
     instructions,
 )
 
@@ -38,6 +37,10 @@ OPERAND: Final = "operand"
 GLOBAL: Final = -1
 NAME: Final = -2
 """Places of names that are no local ones: of the module; of a class body or the module."""
+
+Source = tuple[int, int, str, str | None]
+"""A name: its place in the frame, what it is to be for C (0: nothing), the name, and the attribute
+that is loaded from its object."""
 
 Use = tuple[str, Source]
 """What a name must be. `FUNCTION`: one of ours (or of Python's that takes our numbers); `ELEMENTS`:

@@ -1,4 +1,4 @@
-"""Parts of blocks recorded in C (native/record.c): Python's nodes, NumPy's values."""
+"""Parts of blocks whose records come round (native/tape/): Python's nodes, NumPy's values."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ import lazyfuse
 from lazyfuse.arrays.base import NATIVE
 from lazyfuse.arrays.scalars import numbers_stay, scalar
 from lazyfuse.runtime.scheduling import escapes
-from lazyfuse.runtime.scheduling.eager_fusion import instructions
+from lazyfuse.runtime.scheduling.instructions import instructions
 from tests.helpers.numbers_of_users import numbers_of_users  # noqa: F401  # a fixture
 
 np = lazyfuse
