@@ -251,8 +251,8 @@ SMALL_WRITE = _rule(
     "arrays.eager_policy", "eager_below",
 )  # fmt: skip
 FRESH = _rule(
-    EAGER, "fresh", "a new structure of exact operations is planned once it has taken some time",
-    "runtime.scheduling.fresh", "plan_after",
+    EAGER, "fresh", "a new structure of exact operations is planned once it has taken some time, "
+    "and is NumPy's until its programs are there", "runtime.scheduling.fresh", "plan_after",
 )  # fmt: skip
 
 RULES = tuple(_listed)

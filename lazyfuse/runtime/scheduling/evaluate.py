@@ -370,29 +370,36 @@ def _evaluate(
         elided, plan = elision.elide(recording, pending, known, rule is not decisions.LOOP)
         if plan is not None and plan.costly:
             plan = recompute.by_size(plan, recording)
-        if plan is not None and plan.replays and hardware.stays_on_cpu(plan, recording, wanted):
-            if apart is not None:
-                apart.begin(recording.nodes, plan)
-            decided = elided is elision.NEVER or (
-                elided.choice is not None and not concurrency.writes(plan)
-            )
-            repeats = missed is not None and decided
-            replayed = _replayed(plan, recording, hardware.cpu(), rule)
-            if replayed is not None:
-                counters["plan hits"] += 1
-                raised, kept = replayed
-                if missed is not None and repeats:
-                    choice = None if elided.choice is None else (elided.state, elided.choice)
-                    evaluations.keep(missed, plan, kept, recording, choice)
-                del recording  # nodes that only it kept are not pending any more
-                _note_elided(elided, raised)
-                return raised
-    new = plan is None and apart is None and elided.rule is None
-    if new and recording is not None and fresh.is_numpys(recording):
+    undecided = apart is None and elided.rule is None
+    if recording is not None and undecided and fresh.is_numpys(recording, plan is not None):
         report.totals.flushes[rule] += 1
         if missed is not None and not elided.watched:
             fresh.remember(missed[0], recording)
         return _in_numpy(functools.partial(fresh.run, recording))
+    if (
+        recording is not None
+        and plan is not None
+        and plan.replays
+        and hardware.stays_on_cpu(plan, recording, wanted)
+    ):
+        if apart is not None:
+            apart.begin(recording.nodes, plan)
+        decided = elided is elision.NEVER or (
+            elided.choice is not None and not concurrency.writes(plan)
+        )
+        repeats = missed is not None and decided
+        replayed = _replayed(plan, recording, hardware.cpu(), rule)
+        if replayed is not None:
+            counters["plan hits"] += 1
+            raised, kept = replayed
+            if kept.awaited:
+                fresh.go_on(recording)
+            if missed is not None and repeats:
+                choice = None if elided.choice is None else (elided.state, elided.choice)
+                evaluations.keep(missed, plan, kept, recording, choice)
+            del recording  # nodes that only it kept are not pending any more
+            _note_elided(elided, raised)
+            return raised
     if recording is None:
         recording = linearize(pending)
         elided, _ = elision.elide(recording, pending, waits=rule is not decisions.LOOP)

@@ -43,12 +43,14 @@ CALL = 4.0
 
 _spent: dict[Any, list[float]] = memo("runtime.scheduling.fresh.spent", 4096)
 """Seconds in NumPy, by structure: of this thread, since what others take is no reason to plan. In a
-list, so that C can add to it.
+list, so that C can add to it; a second number is there while programs of its plan are awaited.
 """
 
 
-def is_numpys(recording: Recording) -> bool:
-    """Whether NumPy runs a structure that has no plan."""
+def is_numpys(recording: Recording, has_plan: bool) -> bool:
+    """Whether NumPy runs a structure: it has no plan, or one of which programs are awaited."""
+    if has_plan and len(_spent.get(recording.key, ())) < 2:
+        return False
     if not (options.plan_after and options.plan_limit and options.fusion):
         return False
     if options.fusion_max_length or _is_due(recording.key):
@@ -69,6 +71,15 @@ def _is_due(structure: Any) -> bool:
     """Whether NumPy has spent so long on a structure that it is to be planned."""
     spent = _spent.get(structure)
     return spent is not None and spent[0] * 1e3 >= options.plan_after
+
+
+def go_on(recording: Recording) -> None:
+    """Programs of its plan are being compiled: until they are there, blocked NumPy would run, which
+    may take longer than NumPy. So NumPy goes on for half of `plan_after`; then the plan is asked.
+    """
+    spent = _spent.get(recording.key)
+    if spent is not None:
+        spent[:] = min(spent[0], options.plan_after / 2e3), 1.0
 
 
 def _additions(node: Node, held: bool) -> float:

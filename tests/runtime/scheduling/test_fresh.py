@@ -14,6 +14,7 @@ import lazyfuse as lf
 from lazyfuse.runtime.capture import conditions
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.execution import concurrency
+from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.scheduling import evaluate, fresh
 
 COUNT = 50_000
@@ -206,3 +207,28 @@ def test_random_chains_have_numpys_bits() -> None:
 
         expected = program(np)
         assert program(lf).tobytes() == expected.tobytes()
+
+
+@pytest.mark.skipif(conditions.native is None, reason="runs are captured for the extension")
+def test_numpy_goes_on_while_programs_are_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocked NumPy, which stands in for what is being compiled, may take longer than NumPy."""
+    device = devices.cpu()
+    x, expected = lf.array(DATA), (DATA * 2.0 - 1.0).tobytes()
+
+    def kernels_of(looks: int) -> tuple[int, int]:
+        counters.reset()
+        for _ in range(looks):
+            assert np.asarray(x * 2.0 - 1.0).tobytes() == expected
+        return counters.totals.kernels, counters.totals.decisions[decisions.FRESH]
+
+    with lf.options(plan_after=2):
+        with monkeypatch.context() as compiling:
+            compiling.setattr(type(device), "compiles_ahead", lambda self: True)
+            compiling.setattr(type(device.programs), "awaits", lambda self, source: True)
+            compiling.setattr(counters, "awaited", lambda device, source: True)
+            kernels_of(100)  # planned
+            kernels, numpys = kernels_of(300)
+            assert kernels < numpys
+            assert numpys > 200
+        kernels_of(200)  # the programs are there
+        assert kernels_of(50) == (50, 0)
