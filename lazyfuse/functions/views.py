@@ -52,7 +52,9 @@ def view_function(theirs: Any, eager: str = "") -> Callable[..., Any]:
             whole = base_view(args[0])
             rest = to_numpy(args[1:])
             result = theirs(whole, *rest, **to_numpy(kwargs))
-            if isinstance(result, np.generic):  # NumPy read an element, perhaps of a meta array
+            if not isinstance(
+                result, (np.ndarray, list, tuple)
+            ):  # an element, perhaps of a meta array
                 return args[0][()]
             if type(result) is np.ndarray and not affine(result) and args[0]._eager is None:
                 materialise_view(args[0])  # a view of parts of elements: no node can describe it

@@ -229,3 +229,9 @@ def test_views_are_views() -> None:
 )
 def test_several_results(call: Any) -> None:
     both(call, np.arange(12.0).reshape(3, 4) % 5)
+
+
+def test_a_view_function_may_give_an_object() -> None:
+    """`flip` without axes reads the element: of an array of objects no number."""
+    assert lazyfuse.flip(lazyfuse.asarray(None)) is None
+    assert lazyfuse.flip(lazyfuse.asarray("text", dtype=object)) == "text"
