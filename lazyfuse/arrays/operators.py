@@ -184,20 +184,27 @@ def operand_key(x: Any) -> Any:
     return STRONG[kind]
 
 
-def loop_for(spec: Spec, first: Any, second: Any) -> promotion.Loop | None:
-    """The loop for two operand keys; None if NumPy has none that can be recorded."""
-    loop: promotion.Loop | None = base.LOOPS.get((spec.op, (first, second)))
-    if loop is None:
-        if not all(key in CANONICAL or key in WEAK for key in (first, second)):
-            return None
-        try:
-            loop = promotion.resolve(spec.op, (first, second))
-        except TypeError:
-            return None
-        if loop.out not in CANONICAL or not all(dtype in CANONICAL for dtype in loop.ins):
-            return None
-        base.LOOPS[spec.op, (first, second)] = loop
-    return loop
+def loop_for(op: Op, keys: tuple[Any, ...]) -> promotion.Loop | None:
+    """The loop for the keys of operands; None if NumPy has none that can be recorded."""
+    try:
+        found: promotion.Loop | None = base.LOOPS[op, keys]
+    except KeyError:
+        found = base.LOOPS[op, keys] = choose_loop(op, keys, promotion.resolve)
+    return found
+
+
+def choose_loop(
+    op: Op, keys: tuple[Any, ...], resolve: Callable[[Op, tuple[Any, ...]], promotion.Loop]
+) -> promotion.Loop | None:
+    """The same by one of NumPy's rules. Where there is none, NumPy runs, and says so."""
+    if not all(key in CANONICAL or key in WEAK for key in keys):
+        return None
+    try:
+        loop = resolve(op, keys)
+    except TypeError:
+        return None
+    known = loop.out in CANONICAL and all(dtype in CANONICAL for dtype in loop.ins)
+    return loop if known else None
 
 
 def operand_node(x: Any, dtype: DType) -> Node:
@@ -216,7 +223,7 @@ def record(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
     """Record `self op other`; what cannot be recorded runs at once."""
     first, second = (other, self) if swapped else (self, other)
     keys = operand_key(first), operand_key(second)
-    loop = loop_for(spec, *keys)
+    loop = loop_for(spec.op, keys)
     if loop is None:
         _raise_as_numpy(spec, first, second, keys)
         return run_now(spec, self, other, swapped)
@@ -390,7 +397,7 @@ def record_inplace(spec: Spec, self: ndarray, other: Any) -> Any:
     """Record an in-place operation on an array that is not eager."""
     assert spec.inplace is not None
     dtype = dtype_of(self)
-    loop = loop_for(spec, dtype, operand_key(other))
+    loop = loop_for(spec.op, (dtype, operand_key(other)))
     shape = geometry(self).shape
     op = _checked_power(self, other, loop) if loop and spec.op is _POWER else spec.op
     if op is None or loop is None or not _fits(self, other, loop, shape):
@@ -520,7 +527,7 @@ def divide_with_rest(self: ndarray, other: Any, swapped: bool) -> Any:
 def _divides(self: ndarray, other: Any, swapped: bool) -> bool:
     """Whether `divmod` can be recorded as two operations."""
     keys = operand_key(self), operand_key(other)
-    return loop_for(SPECS["floor_divide"], *(reversed(keys) if swapped else keys)) is not None
+    return loop_for(TABLE["floor_divide"], keys[::-1] if swapped else keys) is not None
 
 
 _ARRAY_LIKE = ("__len__", "shape", "__array_ufunc__")

@@ -26,7 +26,9 @@ from lazyfuse.arrays.ndarray import (
 from lazyfuse.arrays.operators import (
     PLAIN,
     WEAK,
+    choose_loop,
     dtype_of,
+    loop_for,
     operand_key,
     operand_node,
     order_of,
@@ -42,7 +44,6 @@ from lazyfuse.devices.caches import cached
 from lazyfuse.runtime.layout.meta_arrays import Array, DType, Perm
 from lazyfuse.runtime.numerics import errstate
 
-_loops: dict[Any, promotion.Loop | None] = base.LOOPS
 _POWER = TABLE["power"]
 
 
@@ -109,36 +110,16 @@ def find_loop(
 ) -> promotion.Loop | None:
     """The loop for these operands; None if it cannot be recorded."""
     keys = tuple([operand_key(x) for x in operands])
-    cached = signature is None and casting == "same_kind"
-    if cached:
-        try:
-            return _loops[op, keys]
-        except KeyError:
-            pass
-    found = _find_loop(op, keys, signature, casting)
-    if cached:
-        _loops[op, keys] = found
+    if signature is None and casting == "same_kind":
+        return loop_for(op, keys)
+    if op.ufunc is None:
+        return None
+    found = choose_loop(
+        op, keys, lambda op, keys: promotion.resolve_with(op, keys, signature, casting)
+    )
+    if found and casting == "unsafe" and any(map(drops_imaginary, keys, found.ins)):
+        return None
     return found
-
-
-def _find_loop(
-    op: Op, keys: tuple[Any, ...], signature: tuple[Any, ...] | None, casting: str
-) -> promotion.Loop | None:
-    if not all(key in CANONICAL or key in WEAK for key in keys):
-        return None
-    try:
-        if signature is None and casting == "same_kind":
-            loop = promotion.resolve(op, keys)
-        elif op.ufunc is None:
-            return None
-        else:
-            loop = promotion.resolve_with(op, keys, signature, casting)
-    except TypeError:  # the caller runs NumPy, which raises it again with NumPy's text
-        return None
-    known = loop.out in CANONICAL and all(dtype in CANONICAL for dtype in loop.ins)
-    if casting == "unsafe" and any(map(drops_imaginary, keys, loop.ins)):
-        return None
-    return loop if known else None
 
 
 def drops_imaginary(key: Any, dtype: DType) -> bool:

@@ -70,8 +70,7 @@ static int order_of(const Subexpression *term, PyObject *x)
     return IS_REAL(x) ? walk_falls((PyArrayObject *)x, term->nd, term->dims) : 1;
 }
 
-/* The operation (new), NULL without an exception where it is done in another way. */
-static Subexpression *joined(Loops *loops, PyObject *left, PyObject *right)
+PyObject *expression_of(Loops *loops, PyObject *left, PyObject *right)
 {
     /* results of large operands are large, others are not: they would have been recorded */
     PyObject *given[2] = {left, right};
@@ -135,7 +134,7 @@ static Subexpression *joined(Loops *loops, PyObject *left, PyObject *right)
         Py_DECREF(term);
         return NULL;
     }
-    return term;
+    return (PyObject *)term;
 }
 
 /* --------------------------------------------------------------------------------- block by block */
@@ -395,11 +394,6 @@ int are_minded(int flags)
     }
     long ignored = ignored_errors();
     return ignored < 0 || (flags & ~ignored);
-}
-
-PyObject *expression_of(Loops *loops, PyObject *left, PyObject *right)
-{
-    return (PyObject *)joined(loops, left, right);
 }
 
 PyObject *expression_array(PyObject *expression, int *flags)

@@ -31,6 +31,8 @@ typedef struct {
     npy_intp widest, elements; /* bytes of an element; of the result */
 } Program;
 
+extern PyTypeObject SubexpressionType;
+#define IS_SUBEXPRESSION(x) (Py_TYPE(x) == &SubexpressionType)
 /* An operation on numpy arrays, numbers and other such operations, that is not done yet (new); NULL
    without an exception: NumPy does it in another way. */
 PyObject *expression_of(Loops *loops, PyObject *left, PyObject *right);

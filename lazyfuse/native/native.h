@@ -280,16 +280,8 @@ static inline int loops_raised(void)
     return fetestexcept(CONDITIONS);
 }
 
-/* Packs a scalar as programs read it (`NumbaProgram.pack`), two words. 0: Python does it. */
-int pack_scalar(const char *from, int type, char kind, int64_t *to);
-/* The code of a compiled program: a row of sizes, addresses and strides, and scalars; the flags. */
-typedef int32_t (*Chunk)(const int64_t *row, const char *scalars);
-
 /* ---------------------------------------------------------------------------------- expressions */
 
-/* The result of an operation that is not done yet (expressions.c). */
-extern PyTypeObject SubexpressionType;
-#define IS_SUBEXPRESSION(x) (Py_TYPE(x) == &SubexpressionType)
 /* As scalars.deliver: what the user gets for a recorded number (new). */
 Offered deliver;
 /* As scalars.value_of: NumPy's number of a lazy one (new). */

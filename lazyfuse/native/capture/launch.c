@@ -10,6 +10,8 @@
 /* Words shared by threads, on their own cache line, lie in front of the rows: launch.py. */
 enum { HEAD = 8, FLAGS_WORD = 2 };
 
+/* The code of a compiled program: a row of sizes, addresses and strides, and scalars; the flags. */
+typedef int32_t (*Chunk)(const int64_t *row, const char *scalars);
 typedef int32_t (*Loop)(Chunk, int64_t *rows, const char *scalars, int64_t *words, int64_t count,
                         int64_t bytes, int64_t spins);
 typedef int32_t (*Share)(void *crew, int64_t helpers, Loop, Chunk, int64_t *rows,

@@ -355,7 +355,8 @@ static int find_scalar(const Turn *turn, const Scalar *scalar, const char **from
     return plain_type((PyArrayObject *)value);
 }
 
-int pack_scalar(const char *from, int type, char kind, int64_t *to)
+/* Packs a scalar as programs read it (`NumbaProgram.pack`), two words. 0: Python does it. */
+static int pack_scalar(const char *from, int type, char kind, int64_t *to)
 {
 #define AS(code, number, kept, letter)                                                             \
     case code: {                                                                                   \
