@@ -5,8 +5,9 @@ many others in a second test with the mark `long`. Two variables make a campaign
 
     LAZYFUSE_CAMPAIGN=100 LAZYFUSE_CAMPAIGN_SEED=7 pytest tests/programs/test_random_loops.py
 
-draws a hundred times as many, and others for each seed. Without the first variable a run draws a
-third, so that it stays short; `.ci/run` draws all. Holds no test.
+draws a hundred times as many, and others for each seed; with `-o faulthandler_timeout=0` no test is
+ended for its length. Without the first variable a run draws a third, so that it stays short;
+`.ci/run` draws all. Holds no test.
 """
 
 from __future__ import annotations

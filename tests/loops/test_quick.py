@@ -245,7 +245,10 @@ def f(x, y, seen):
         seen.append((k, i))
 """
 
+    calls: list[None] = []
+
     def stop(*_: Any) -> None:
+        calls.append(None)
         raise KeyboardInterrupt
 
     scope: dict[str, Any] = {}
@@ -256,8 +259,9 @@ def f(x, y, seen):
             exec(code_of(text, "<quick>", True), scope)
             for delay in (0.3, 0.1, 0.2):
                 x, y = np.zeros((2, 5_000))
-                signal.setitimer(signal.ITIMER_REAL, delay)
+                signal.setitimer(signal.ITIMER_REAL, delay, 9.0)  # again, if the first is lost
                 scope["f"](x, y, seen)
+                assert len(calls) == len(seen)
                 k, i = seen[-1]
                 assert (y[:i] == 2 * (k + 1)).all()
                 assert (y[i + 1 :] == 2 * k).all()

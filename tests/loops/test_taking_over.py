@@ -178,16 +178,17 @@ def wait(flags, rows):
     return n
 """
     flags, rows = [0], [[1], [2]]
+    scope = made(text)
 
     def handle(number: int, frame: Any) -> None:
-        flags[:] = [1]
-        rows.clear()
+        if explain_loops(scope["wait"])[0].compiled_turns > 1000:
+            flags[:] = [1]
+            rows.clear()
 
-    scope = made(text)
     before = signal.signal(signal.SIGALRM, handle)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.3)
-        assert scope["wait"](flags, rows) > 3
+        signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+        assert scope["wait"](flags, rows) > 1000
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -212,7 +213,7 @@ def test_signals_are_served_and_raise_where_the_loop_is() -> None:
 
     def handle(number: int, frame: Any) -> None:
         seen.append(v[0])
-        if len(seen) == 2:
+        if len(seen) >= 2:
             raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, handle)
