@@ -102,7 +102,7 @@ Crew = tuple[int, int, int, int]
 
 
 class Bound(NamedTuple):
-    """A launch of fixed geometry, for C (lazyfuse/native/capture/replay.c), over other addresses.
+    """A launch of fixed geometry, for C (lazyfuse/native/player/replay.c), over other addresses.
 
     `threads`: who shares its chunks, or the function that gives it; None if there is one chunk.
     """

@@ -3,7 +3,7 @@
 A library in C, or a host program, may have put its own handler over Python's (`faulthandler`, MPI,
 Qt), and `signal.siginterrupt` tells the system whether to go on with an interrupted call.
 `signal.signal` overwrites both and has no question for either, so this module asks the C library;
-`native/section.c` does the same. It has run before the first section is entered, since a late
+`native/base/section.c` does the same. It has run before the first section is entered, since a late
 module enters one.
 """
 

@@ -67,9 +67,6 @@ LATE = {"numba", "llvmlite", "pyopencl", "dask", "distributed", "zarr", "h5py", 
 LONGEST = 600
 """Lines of a file. One that needs more has become two things."""
 
-LONGEST_IN_C = 1000
-"""The same in C, which says less per line."""
-
 
 class Import(NamedTuple):
     name: str
@@ -86,7 +83,10 @@ FILES = {
 }
 
 
-IN_C = sorted((ROOT / "lazyfuse" / "native").rglob("*.[ch]"))
+NATIVE = ROOT / "lazyfuse" / "native"
+IN_C = sorted(NATIVE.rglob("*.[ch]"))
+FLOORS_IN_C = ("base", "graph", "player", "tape", "arrays", "entering", "native")
+"""Folders of C, from the ground up; `native` itself has the module's table alone."""
 
 
 def every_module(check: Callable[[str], None]) -> Callable[[], None]:
@@ -243,8 +243,54 @@ def test_files_are_short(module: str) -> None:
 
 def test_files_in_c_are_short() -> None:
     assert IN_C
-    long = [path.name for path in IN_C if len(path.read_text().splitlines()) > LONGEST_IN_C]
+    long = [path.name for path in IN_C if len(path.read_text().splitlines()) > LONGEST]
     assert not long
+
+
+def test_includes_in_c_point_down() -> None:
+    assert {path.parent.name for path in IN_C} == set(FLOORS_IN_C)
+    up = [
+        f"{path.relative_to(NATIVE)}: {name}"
+        for path in IN_C
+        for name in re.findall(r'#include "(?!internal/)(.+)"', path.read_text())  # of Python
+        if not (path.parent / name).exists()
+        or FLOORS_IN_C.index((path.parent / name).resolve().parent.name)
+        > FLOORS_IN_C.index(path.parent.name)
+    ]
+    assert not up
+
+
+def code_of(path: Path) -> str:
+    """A file in C without comments, macros and types, and without what stands in braces."""
+    text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
+    text = re.sub(r"^ *#(?:.*\\\n)*.*\n", "", text, flags=re.MULTILINE)
+    while text != (text := re.sub(r"\{[^{}]*\}", "", text)):
+        pass
+    return re.sub(r"^(?:typedef|enum)\b[^;]*;", "", text, flags=re.MULTILINE)
+
+
+def test_calls_in_c_point_down() -> None:
+    """A header declares what its folder defines, and nothing else is declared."""
+    for folder in FLOORS_IN_C[:-1]:
+        headers = [code_of(path) for path in (NATIVE / folder).glob("*.h")]
+        declared = [
+            name
+            for each in "".join(headers).split(";")
+            if not each.lstrip().startswith(("static", "NAMES"))  # NAMES: a macro's own
+            for name in re.findall(r"(\w+)\s*(?:$|[,(\[])", re.sub(r"(?s)\(.*", "(", each))
+        ]
+        assert len(declared) > 3
+        code = "".join(code_of(path) for path in (NATIVE / folder).glob("*.c"))
+        missing = [
+            name
+            for name in declared
+            if not re.search(rf"^(?!static\b|extern\b)\w.*\b{name}\b(?!.*\);)", code, re.MULTILINE)
+        ]
+        assert not missing, folder
+    for path in IN_C:
+        if path.suffix == ".c":
+            apart = re.findall(r"(?m)^(?!static\b)\w.*\([^()]*\);|^extern\b.*", code_of(path))
+            assert not apart, path
 
 
 def test_one_file_of_each_language_asks_for_counts_of_references() -> None:
@@ -254,7 +300,7 @@ def test_one_file_of_each_language_asks_for_counts_of_references() -> None:
         for path in (*FILES.values(), *IN_C)
         if re.search(r"\b(getrefcount|Py_REFCNT)\b", path.read_text())
     }
-    assert asking == {"codegen/graph/references.py", "lazyfuse/native/native.h"}
+    assert asking == {"codegen/graph/references.py", "lazyfuse/native/base/base.h"}
 
 
 def test_import_is_light() -> None:

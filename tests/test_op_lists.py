@@ -27,7 +27,7 @@ ALLOWED = {
     "devices/cpu/frontend/loop_functions.py": "the same, of two numbers",
     "devices/pools/own_math.py": "functions that the file itself has",
     "devices/pools/vector_math.py": "functions of libmvec, of which some are no op",
-    "lazyfuse/native/operators.c": "the slots that Python gives operators in a type",
+    "lazyfuse/native/arrays/operators.c": "the slots that Python gives operators in a type",
 }
 """Files with such collections, and why these are no lists beside the table."""
 

@@ -57,17 +57,19 @@ def test_what_is_named_is_there(script: ModuleType) -> None:
 
 
 def test_each_fault_is_told_once(script: ModuleType, tmp_path: Path) -> None:
-    over = "lazyfuse/native/walk.c:31:5: runtime error: shift exponent 40 is too large\n    #0 x\n"
-    other = over.replace("walk.c:31", "nodes.c:7")
+    over = (
+        "lazyfuse/native/graph/order.c:31:5: runtime error: shift exponent 40 is large\n    #0 x\n"
+    )
+    other = over.replace("order.c:31", "nodes.c:7")
     freed = (
-        "=====\n==7==ERROR: AddressSanitizer: heap-use-after-free on 0x1\n  #1 native/array.c:4\n"
+        "=====\n==7==ERROR: AddressSanitizer: heap-use-after-free\n  #1 native/arrays/array.c:4\n"
     )
     (tmp_path / "ubsan.1").write_text(over + other)
     (tmp_path / "ubsan.2").write_text(over)
     (tmp_path / "asan.3").write_text(freed)
     found = script.reported(tmp_path)
     assert len(found) == 3
-    assert sum("walk.c:31" in each for each in found) == 1
+    assert sum("order.c:31" in each for each in found) == 1
     assert found[0].startswith("asan.3:\n")
 
 
@@ -112,7 +114,7 @@ def test_a_planted_fault_is_found(name: str, tmp_path: Path) -> None:
     code, said = run(root, "--", "-n", "0", "tests/test_child.py")
     assert code == 1, said
     assert "1 passed" in said
-    assert "native/expressions.c:" in said
+    assert "native/player/expressions.c:" in said
     assert "sanitizers: 1 reports; 0 of 1 runs of tests failed" in said
 
 
@@ -137,5 +139,5 @@ def test_what_no_test_reaches_is_listed() -> None:
     files = {each.relative_to(scripts.ROOT).as_posix()
              for each in scripts.ROOT.glob("lazyfuse/native/**/*.c")}  # fmt: skip
     assert files <= set(share)
-    assert "of " in share["lazyfuse/native/array.c"]
-    assert "not reached: -" not in share["lazyfuse/native/array.c"]
+    assert "of " in share["lazyfuse/native/arrays/array.c"]
+    assert "not reached: -" not in share["lazyfuse/native/arrays/array.c"]

@@ -235,7 +235,7 @@ _ARRANGED: dict[Any, Any] = memo("codegen.graph.linearize.arranged", 4096)
 
 
 def use(native: Any) -> None:
-    """Walk with the native extension (native/walk.c); None: with the Python above."""
+    """Walk with the native extension (native/graph/order.c); None: with the Python above."""
     global _walk
     if native is not None:
         introduce(native)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .launch import ChunkRunner
 
 native: Any = None
-"""The native extension that launches rows (native/capture/launch.c); None: nothing is bound."""
+"""The native extension that launches rows (native/player/launch.c); None: nothing is bound."""
 
 
 def use(module: Any) -> None:

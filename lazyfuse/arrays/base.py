@@ -1,10 +1,10 @@
 """The array's base: its slots, how arrays are made, and the hooks that the modules above fill.
 
-Where lazyfuse was installed with a C compiler (setup.py), native/array.c replaces what is here. It
-has the operators and indexing of eager arrays as well, which eager_operators.py and indexing.py
-have in Python; both behave the same. Functions in C have no frames and hold other references. So
-none of them counts references or asks `isinstance(x, ndarray)`, whose answer depends on the frame
-that asks.
+Where lazyfuse was installed with a C compiler (setup.py), native/arrays/array.c replaces what is
+here. Files beside it have the operators and indexing of eager arrays, which eager_operators.py
+and indexing.py have in Python; both behave the same. Functions in C have no frames and hold other
+references. So none of them counts references or asks `isinstance(x, ndarray)`, whose answer depends
+on the frame that asks.
 """
 
 from __future__ import annotations
@@ -192,8 +192,8 @@ _DTYPES = sorted(map(np.dtype, "?bBhHiIlLqQfdgFD"), key=lambda each: each.num)
 
 
 def loop_types(ufunc: Any) -> bytes | None:
-    """How native/loops.c may call NumPy's loop for operands of each plain dtype: 0: never; 1: on
-    all elements at once, as NumPy does; 2: on any part of them. None: no map of the op table.
+    """How native/base/loops.c may call NumPy's loop for operands of each plain dtype: 0: never; 1:
+    on all elements at once, as NumPy does; 2: on any part of them. None: no map of the op table.
     """
     op = ops.BY_UFUNC.get(ufunc)
     if op is None or op.kind != "map":

@@ -1,7 +1,7 @@
 """The eager path of NumPy's functions: on eager arrays, plain values, and lists of both.
 
 Owns what is plain. `eager_table.py` lists the functions. The native extension checks and calls
-(native/functions.c); without it our functions, which take all arguments, are called.
+(native/arrays/functions.c); without it our functions, which take all arguments, are called.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The base of `ufunc` (ufunc.py), which has the general path.
 
-In C: native/ufunc.c, which has the eager path of calls, of small eager arrays and numbers, and
-records what was met before.
+In C: native/arrays/ufunc.c, which has the eager path of calls, of small eager arrays and numbers;
+other calls are followed where they come round (native/tape).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Owns also how arrays export that memory on Python 3.11, which has no `__buffer__
 classes: a function in the type's slot passes the request on to the exported numpy array. The offset
 of the slot is part of CPython's stable layout. A trial class checks it before the array gets the
 function; where the check fails, the array gets none and `memoryview(x)` is refused. With the native
-extension, native/exported.c has that function.
+extension, native/arrays/array.c has that function.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class Lost:
 
 lost = Lost()
 
-if base.COMPILED:  # native/exported.c does the same for operands with a known loop
+if base.COMPILED:  # native/arrays/exported.c does the same for operands with a known loop
     for _name, _value in {
         "exact_types": _exact_types,
         "export_rule": decisions.EXPORT,

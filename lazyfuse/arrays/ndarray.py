@@ -9,7 +9,7 @@ An array is in one of four states:
 - owned (made by `alone`): `_node` has its values, pending or not; no other array shares its memory.
 - aliased (made by `on_storage`): `_storage` holds the values of a block, `_view` is a meta array,
   the geometry of this array in it. `_reals` and `_ticket` find the numpy array of this array in the
-  storage (see `real_view`). In C a part holds it itself (native/parts.c).
+  storage (see `real_view`). In C a part holds it itself (native/graph/real_views.c).
 - dynamic-size: none of the three is set, `_selection` has the values and the mask of a selection
   whose size the program has not needed yet (mask_selection.py), or a structured array's memory
   whose fields are recorded (index_keys.py). `materialise` ends this state.

@@ -186,8 +186,8 @@ _KINDS = {escapes.OPERAND: 0, escapes.FUNCTION: 1, escapes.ELEMENTS: 2}
 
 
 def _number_uses(code: CodeType, offset: int) -> Any:
-    """What has to hold for a number of a place to stay lazy, for native/places.c; None: it is
-    looked at. False: only `deliver` can tell.
+    """What has to hold for a number of a place to stay lazy, for native/player/places.c; None: it
+    is looked at. False: only `deliver` can tell.
     """
     needed = escapes.uses(code, offset, False)
     if needed is None:

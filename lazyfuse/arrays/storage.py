@@ -120,7 +120,8 @@ TICKETS = itertools.count()
 
 
 Reals: type[dict[int, Array]] = getattr(bootstrap.machine_code(), "Reals", dict)
-"""A table of real views. In C (native/parts.c) it lists also those that arrays hold themselves."""
+"""A table of real views. In C (native/graph/real_views.c) it lists also those that arrays
+hold themselves."""
 
 
 class Storage:

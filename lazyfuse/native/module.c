@@ -1,21 +1,11 @@
 /* The module lazyfuse._native: what it offers, and its hooks, which are what C calls and reads of
    Python's. `bind` stores functions, classes and tables by name, and finds where the slots of
-   classes lie, once for all files. See native.h. */
+   classes lie, once for all files. See base/base.h. */
 
 #define LAZYFUSE_MODULE
-#include "native.h"
+#include "entering/entering.h"
 
 #include <string.h>
-
-Bindings hooks = {.plain = 1};
-NodeSlots in_node;
-StorageSlots in_storage;
-RootSlots in_root;
-MemorySlots in_memory;
-OptionSlots in_options;
-LeafSlots in_leaf;
-PoolSlots in_pool;
-BlockSlots in_block;
 
 static const struct {
     const char *name;
@@ -52,45 +42,6 @@ static const struct {
 #undef SLOT
 };
 
-#define NAME(name, text) PyObject *name_##name;
-NAMES(NAME)
-#undef NAME
-
-int names_ready(void)
-{
-#define NAME(name, text) (name_##name = PyUnicode_InternFromString(text)) != NULL &&
-    return NAMES(NAME) 1 ? 0 : -1;
-#undef NAME
-}
-
-Py_ssize_t eager_below(void)
-{
-    Py_ssize_t limit = PyLong_AsSsize_t(OPTION(eager_below));
-    if (limit < 0) {
-        PyErr_Clear();
-        return PY_SSIZE_T_MAX;
-    }
-    return limit;
-}
-
-Py_ssize_t slot_offset(PyObject *type, const char *name)
-{
-    PyObject *found = PyObject_GetAttrString(type, name);
-    Py_ssize_t offset = -1;
-    if (found == NULL) {
-        return -1;
-    }
-    if (Py_IS_TYPE(found, &PyMemberDescr_Type) &&
-        ((PyMemberDescrObject *)found)->d_member->type == T_OBJECT_EX) {
-        offset = ((PyMemberDescrObject *)found)->d_member->offset;
-    }
-    else {
-        PyErr_Format(PyExc_TypeError, "%s: expected a slot", name);
-    }
-    Py_DECREF(found);
-    return offset;
-}
-
 /* The slots of a class, or of an object's class, that is bound to a hook. -1 with an exception
    where one is missing. */
 static int find_slots(PyObject **hook, PyObject *value)
@@ -105,7 +56,7 @@ static int find_slots(PyObject **hook, PyObject *value)
     return 0;
 }
 
-PyObject *hooks_bind(PyObject *Py_UNUSED(module), PyObject *args)
+static PyObject *hooks_bind(PyObject *Py_UNUSED(module), PyObject *args)
 {
     const char *name;
     PyObject *value;
@@ -243,6 +194,8 @@ static int fill(PyObject *module)
     }
     import_array1(-1);
     import_umath1(-1);
+    function_type = &QuickType;
+    ufunc_type = &UfuncCoreType;
     int failed = names_ready() < 0 || loops_ready() < 0 || operators_ready() < 0 ||
                  walk_ready() < 0 || reals_ready() < 0 || expressions_ready() < 0;
     for (size_t at = 0; !failed && at < sizeof(types) / sizeof(*types); at++) {

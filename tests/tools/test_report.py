@@ -25,7 +25,7 @@ from lazyfuse.tools import report
 from lazyfuse.tools.report import Line, Report
 
 N = 60_000
-needs_c = pytest.mark.skipif(not base.COMPILED, reason="native/spans.c measures operators")
+needs_c = pytest.mark.skipif(not base.COMPILED, reason="native/graph/spans.c measures operators")
 
 
 @pytest.fixture(autouse=True)

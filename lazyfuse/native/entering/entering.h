@@ -3,7 +3,7 @@
 #ifndef LAZYFUSE_ENTERING_H
 #define LAZYFUSE_ENTERING_H
 
-#include "../native.h"
+#include "../arrays/arrays.h"
 
 typedef union {
     npy_int64 whole;
@@ -24,5 +24,9 @@ npy_int64 words_fill(PyObject *rows, PyObject *values, Word *words, Py_ssize_t b
                      PyObject *kept);
 /* The values (new) of the names that a loop has assigned; NULL with an exception. */
 PyObject *words_read(PyObject *rows, const Word *words, PyObject *unbound);
+
+/* Hot loops of Python (entering/): from values to words and back, and entering in one step. */
+OfferedFast loop_call, loop_fill;
+extern PyTypeObject LoopEntranceType, LoopEntryType;
 
 #endif

@@ -22,7 +22,6 @@ typedef struct {
 static Step *table[SLOTS];
 static int known, after; /* `after`: the visit at which a template is made; 0: never */
 static long followed; /* calls that were done by their templates */
-static unsigned long tracing_thread; /* whose call is being traced; 0: none */
 
 static uint64_t hash_of(const Call *call)
 {
@@ -183,11 +182,6 @@ static int trace(const Call *call, uint64_t hash, PyObject *function, PyObject *
     }
     Py_DECREF(made);
     return 0;
-}
-
-int is_tracing(void)
-{
-    return tracing_thread != 0 && tracing_thread == PyThread_get_thread_ident();
 }
 
 /* What has happened so far: what a call adds says who has done it. */

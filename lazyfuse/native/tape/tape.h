@@ -1,13 +1,12 @@
 /* Calls that come round: what Python decided about one, followed in C (docs/design/tape.md).
 
    layout.c describes a call in words, steps.c keeps what is known of calls, follow.c does one as it
-   was done before, called.c has NumPy do it. Files of this folder call the folders and files below
-   them alone: `record.h` and `native.h`. */
+   was done before, called.c has NumPy do it. */
 
 #ifndef LAZYFUSE_TAPE_H
 #define LAZYFUSE_TAPE_H
 
-#include "../record.h"
+#include "../player/player.h"
 
 enum { MOST_WORDS = 160, MOST_OPERANDS = 12, MOST_HELD = 32, MOST_VALUES = 64,
        MOST_NUMBERS = 8 };
@@ -46,5 +45,14 @@ PyObject *call_numpy(PyObject *theirs, PyObject *const *args, Py_ssize_t count, 
 /* Whether a result is of a kind that `call_numpy` gives: arrays with memory of their own, numbers,
    or a tuple of these. */
 int is_taken_over(PyObject *result);
+
+/* Calls a function of Python's that records, whose first `fixed` arguments are always these
+   objects: as before, where the call was met before (tape/). */
+PyObject *step_call(PyObject *function, PyObject *const *args, size_t flags, PyObject *names,
+                    Py_ssize_t fixed);
+/* The same of a function in whose place NumPy has `theirs`. */
+PyObject *step_function(PyObject *function, PyObject *theirs, PyObject *const *args, size_t flags,
+                        PyObject *names, Py_ssize_t fixed);
+Offered steps_after, steps_forget, steps_count;
 
 #endif

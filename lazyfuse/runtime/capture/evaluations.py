@@ -2,8 +2,8 @@
 
 An evaluation asks what else is to be computed, orders the graph, finds its plan, asks what it may
 leave out, and finds the replay for these sizes and strides. All that follows from the structure,
-the sizes and strides, and which operands die. native/capture/bind.c makes one key of these, `keep`
-stores under it what was found the slow way, and native/capture/again.c plays that the next time.
+the sizes and strides, and which operands die. native/player/find.c makes one key of these, `keep`
+stores under it what was found the slow way, and native/player/again.c plays that the next time.
 Only evaluations without anything else to decide are kept: no other recorded work is pending, and
 nothing is elided, or dead temporaries of which that is decided.
 """

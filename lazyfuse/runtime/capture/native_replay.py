@@ -1,4 +1,4 @@
-"""Replays as programs of native/capture/replay.c: one call in C replays a run.
+"""Replays as programs of native/player/replay.c: one call in C replays a run.
 
 Owns the encoding of events as numbers, and when C hands work back: NumPy calls, exceptions to
 report, the end of reductions that C does not know (replay.py does it). Without the native extension

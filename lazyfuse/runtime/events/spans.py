@@ -3,8 +3,9 @@
 A span is a stretch of time in which lazyfuse works for some lines. What spans inside it have taken
 is not counted again, so the lines of a thread and the rest add up to its wall clock. Nothing is
 measured unless the option `report` is on. Operators, calls of ufuncs and of most functions are
-measured by native/spans.c; without the native extension they count as the rest. Owns the clock, the
-figures by line, and how the time of an evaluation is divided among the lines that recorded it.
+measured by native/graph/spans.c; without the native extension they count as the rest. Owns the
+clock, the figures by line, and how the time of an evaluation is divided among the lines that
+recorded it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Place = tuple[int, str, int]
 """A thread, a file, a line."""
 
 KINDS = ("operations", "calls", "element reads", "element writes", "views and parts", "recorded")
-"""What native/spans.c tells apart, by number."""
+"""What native/graph/spans.c tells apart, by number."""
 
 AT_ONCE = ("operations", "calls", "element reads", "element writes")
 """Those of them that ran at once."""
@@ -149,7 +150,7 @@ config.on_change("report", _switch)
 
 
 def gather() -> Clock:
-    """The clock, with what native/spans.c has measured since."""
+    """The clock, with what native/graph/spans.c has measured since."""
     if _native is not None:
         for code, offset, thread, kind, count, seconds in _native.spans_take():
             line = clock.line_of(thread, *line_at((code, offset)))

@@ -257,7 +257,7 @@ class Holder:
     """Exports memory to NumPy arrays and ends their chain of bases: a buffer of just their bytes.
 
     NumPy takes the length of a base as the range that strides may reach. A view of a buffer costs a
-    fifth of a view by array interface. In C: native/exported.c.
+    fifth of a view by array interface. In C: native/arrays/lend.c.
     """
 
     keep: Any

@@ -55,7 +55,7 @@ def together(pending: list[Node], rule: Rule, recorded: Pending) -> tuple[Rule, 
 choices: dict[bytes, tuple[Rule | None, tuple[int, ...], list[Any]]] = memo(
     "runtime.scheduling.co_evaluation.choices", 1024
 )
-"""By the key of all that is pending (native/capture/bind.c): why and which of its nodes are brought
+"""By the key of all that is pending (native/player/find.c): why and which of its nodes are brought
 along, and what the key names by address."""
 config.on_any_change(lambda _: choices.clear())
 

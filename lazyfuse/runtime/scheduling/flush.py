@@ -50,7 +50,7 @@ NEVER = 1 << 62
 usual_filters: Any = warnings.filters
 """The default list of warning filters: contexts have lists of their own."""
 native: Any = None
-"""The native extension whose `frontier` is used (native/walk.c); None: the Python code here."""
+"""The native extension whose `frontier` is used (native/graph/keys.c); None: the Python below."""
 
 
 class Pending:

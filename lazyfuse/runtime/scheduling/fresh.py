@@ -109,7 +109,7 @@ on_any_change(lambda _: by_key.clear())
 
 def remember(key: bytes, recording: Recording) -> None:
     """Note that an evaluation is run here, so that C runs it the next time: by NumPy's loops, in
-    blocks (native/plain.c).
+    blocks (native/player/plain.c).
     """
     by_key[key] = _spent.setdefault(recording.key, [0.0])
 

@@ -1,4 +1,4 @@
-"""Replays by native/capture/replay.c: the same decisions and bits as the text in Python."""
+"""Replays by native/player/replay.c: the same decisions and bits as the text in Python."""
 
 from __future__ import annotations
 
