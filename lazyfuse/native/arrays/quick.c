@@ -2,8 +2,6 @@
 
 #include "quick.h"
 
-/* ---------------------------------------------------------------------------------- the objects */
-
 static PyObject *quick_get(PyObject *self, PyObject *instance, PyObject *Py_UNUSED(owner))
 {
     return instance == NULL || instance == Py_None ? Py_NewRef(self) : PyMethod_New(self, instance);

@@ -6,8 +6,6 @@
 
 PyTypeObject *array_type = NULL;
 
-/* ------------------------------------------------------------------------------ making, freeing */
-
 #define KEPT 256
 static Core *kept[KEPT];
 static int kept_count = 0;

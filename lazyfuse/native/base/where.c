@@ -2,8 +2,6 @@
 
 #include "base.h"
 
-/* --------------------------------------------------------------------------------------- where */
-
 #define SELECT(kind)                                                         \
     do {                                                                     \
         const kind *first = left, *second = right;                           \

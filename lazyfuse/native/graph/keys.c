@@ -4,8 +4,6 @@
 
 static PyObject *zero, *one, *minus_one;
 
-/* -------------------------------------------------------------------------------------- the key */
-
 typedef struct {
     PyObject *sizes, *shapes, *layouts, *memories;
 } Numbers;

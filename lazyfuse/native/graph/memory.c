@@ -126,7 +126,7 @@ int has_own_memory(PyObject *array)
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------- operands */
+/* --------------------------------------------------------------------------------------- values */
 
 /* As `Storage.shared`; 0, too, where an export is to be forgotten. */
 int is_shared(PyObject *storage)

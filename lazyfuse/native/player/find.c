@@ -4,8 +4,6 @@
 
 #include "replay.h"
 
-/* ----------------------------------------------------------------------------------------- find */
-
 enum { MOST_NODES = 256, SMALL = 64, EXPORTED = 2 };
 enum { OPERAND = 1, NUMBER_THERE, OPERATION, LAYOUT, CALLED, KEPT };
 
