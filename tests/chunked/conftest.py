@@ -6,6 +6,7 @@ nor the hook in evaluations that looks for them.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import sys
@@ -62,19 +63,26 @@ def cluster(module_cluster: Any, without_chunks_after: None) -> Any:
     return module_cluster
 
 
-def quiet_cluster(distributed: Any) -> Any:
-    """A client of two workers that log no more than errors, with short patience for lost ones."""
+@contextlib.contextmanager
+def quiet_cluster(distributed: Any) -> Iterator[Any]:
+    """A client of two workers that log no more than errors, with short patience for lost ones.
+
+    A client ends no cluster that it was given: one that went on would take a core from the tests
+    that follow, and its threads would be in each child that they fork.
+    """
     settings = {
         "distributed.worker.daemon": True,
         "distributed.nanny.pre-spawn-environ.OMP_NUM_THREADS": "1",
         "distributed.scheduler.allowed-failures": 3,
     }
-    with dask.config.set(settings):
-        return distributed.Client(
-            distributed.LocalCluster(
-                n_workers=2,
-                threads_per_worker=1,
-                dashboard_address=":0",
-                silence_logs=logging.CRITICAL,
-            )
-        )
+    with (
+        dask.config.set(settings),
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            dashboard_address=":0",
+            silence_logs=logging.CRITICAL,
+        ) as nodes,
+        distributed.Client(nodes) as client,
+    ):
+        yield client
