@@ -141,21 +141,13 @@ class Pooled(Program):
 
 
 class RowProgram(Program):
-    """A program that also takes its chunks as integers, without arrays."""
+    """A program whose code takes a chunk as integers, without arrays: C and tiles call it."""
 
     __slots__ = ()
 
     @property
     def entry(self) -> int:
         """The address of the code: `int32 NAME(int64 *row, double *scalars)`, which gives flags."""
-        raise NotImplementedError
-
-    def pieces(self, elements: int) -> int:
-        """The best number of rows for this many elements."""
-        raise NotImplementedError
-
-    def launch_rows(self, rows: list[list[int]], scalars: tuple[Any, ...], elements: int) -> int:
-        """Run chunks. A row holds a chunk's sizes, then the address and strides of each array."""
         raise NotImplementedError
 
 

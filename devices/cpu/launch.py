@@ -226,24 +226,6 @@ class NumbaProgram(Pooled, RowProgram):
                 values.append(value if code[0] == "f" else int(value))
         return self._slots.pack(*values)
 
-    def pieces(self, elements: int) -> int:
-        """As `base.RowProgram.pieces`: two for each thread."""
-        helpers = self._work.helpers(elements * self.weight, elements)
-        return 1 if helpers <= 0 else 2 * (helpers + 1)
-
-    def launch_rows(self, rows: list[list[int]], scalars: tuple[Any, ...], elements: int) -> int:
-        """As `base.RowProgram.launch_rows`."""
-        numbers = self.pack(scalars)
-        if len(rows) == 1:
-            flags: int = self._call(struct.pack(f"{self._width}q", *rows[0]), numbers)
-        else:
-            words = struct.pack(f"{len(rows) * self._width}q", *itertools.chain(*rows))
-            memory = np.frombuffer(bytearray(8 * _WORDS) + words, dtype=np.int64)
-            flags = self._rows(memory, len(rows), numbers, elements)
-        if flags < 0:
-            raise DeviceError(f"[launch] {self.source.name}: the program raised an exception")
-        return flags
-
     def _one_row(self, launch: Launch) -> bytes:
         row: list[int] = launch.sizes.tolist()[0]
         offsets = launch.offsets.tolist()[0]

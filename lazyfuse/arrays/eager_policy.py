@@ -275,18 +275,18 @@ def middling_operand(op: Op, storage: Storage, view: Array, other: Any) -> Array
     return found if found is not None and op.is_exact(found.dtype) else None
 
 
-def is_for_update(op: Op, self: ndarray, other: Any, left: Array, right: Array) -> bool:
-    """Whether a row and a column of one middling block probably go into an update of that block.
-
-    A recorded operation would read its present values, and the update would need another block.
+def for_update(op: Op, self: ndarray, other: Any, left: Array, right: Array) -> Rule | None:
+    """A row and a column of one middling block, which probably go into an update of that block: at
+    once. A recorded operation would read its present values, and the update need another block.
     """
     storage = self._storage
     if storage is None or type(other) is not ndarray or other._storage is not storage:
-        return False
+        return None
     if not (op.is_exact(left.dtype) and op.is_exact(right.dtype)):
-        return False
+        return None
     flat = middling(storage)
-    return flat is not None and size_of(broadcast(left.shape, right.shape)) <= flat.size
+    fits = flat is not None and size_of(broadcast(left.shape, right.shape)) <= flat.size
+    return MIDDLING_BLOCK if fits else None
 
 
 # ------------------------------------------------------------------------------------ assignments

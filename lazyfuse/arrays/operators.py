@@ -20,13 +20,13 @@ from lazyfuse.arrays import ndarray as array
 from lazyfuse.arrays.base import HOOKS
 from lazyfuse.arrays.conversion import real_operand, to_numpy
 from lazyfuse.arrays.eager_policy import (
+    for_update,
     has_bits_of_its_own,
-    is_for_update,
     operation,
     operation_on_values,
     update,
 )
-from lazyfuse.arrays.eager_updates import outer, update_at_once
+from lazyfuse.arrays.eager_updates import update_at_once
 from lazyfuse.arrays.exported_memory import read_in_place, read_in_stretch
 from lazyfuse.arrays.ndarray import (
     CANONICAL,
@@ -108,11 +108,9 @@ def binary(spec: Spec, self: ndarray, other: Any, swapped: bool) -> Any:
         return _with_unsupported(spec, self, other, swapped)
     left = concrete_value(self)
     if left is not None and right is not None and not has_bits_of_its_own(spec.op, (left, right)):
-        if operation_on_values(left, right):
+        rule = operation_on_values(left, right) or for_update(spec.op, self, other, left, right)
+        if rule is not None:
             return _run(spec, left, right, swapped)
-        if is_for_update(spec.op, self, other, left, right):
-            found = outer(spec.op, right, left) if swapped else outer(spec.op, left, right)
-            return _run(spec, left, right, swapped) if found is None else found
     if operation(spec.op, self, other):
         return run_now(spec, self, other, swapped)
     return read_in_stretch(record, spec, self, other, swapped)

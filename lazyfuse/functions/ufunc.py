@@ -32,7 +32,6 @@ from lazyfuse.arrays.eager_policy import (
     write_to,
 )
 from lazyfuse.arrays.eager_ufunc import UfuncCore, adopt
-from lazyfuse.arrays.eager_updates import write_at_once
 from lazyfuse.arrays.exported_memory import finished_later, privately
 from lazyfuse.arrays.ndarray import cast_node as cast
 from lazyfuse.arrays.ndarray import (
@@ -180,11 +179,9 @@ class ufunc(UfuncCore, metaclass=_Kind):  # noqa: D101, N801  # NumPy's spelling
             return None
         if elementwise(operands) and not self._has_bits_of_its_own(operands):
             return None
-        if len(outs) == 1 and type(outs[0]) is ndarray:
-            if kwargs.keys() == {"out"} and write_at_once(self._rows[0], outs[0], operands):
-                return outs[0]
-            if middling_update(self._rows[0], outs[0], operands):
-                return None
+        ours = len(outs) == 1 and type(outs[0]) is ndarray
+        if ours and middling_update(self._rows[0], outs[0], operands):
+            return None
         if not kwargs.keys() <= _SIMPLE:
             return None
         plain = len(self._rows) == 1 and kwargs.keys() <= {"out"}

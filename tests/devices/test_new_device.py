@@ -199,6 +199,6 @@ def _is_probe(node: Any) -> bool:
 def test_the_scan_finds_probes() -> None:
     texts = (
         "hasattr(x, 'wait')", "getattr(run.device, name, None)", "getattr(devices.cpu(), 'a')",
-        "hasattr(y, 'launch_rows')", "getattr(device, f'set_{name}')",
+        "hasattr(y, 'entry')", "getattr(device, f'set_{name}')",
     )  # fmt: skip
     assert all(_is_probe(ast.parse(text).body[0].value) for text in texts)  # type: ignore[attr-defined]

@@ -37,7 +37,6 @@ WORTH: dict[str, dict[str, int]] = {
     "kernels.compact": {"FEW": 1},
     "functions.histograms": {"_WORTH": 1},
     "arrays.mask_selection": {"WORTH": 1},
-    "arrays.eager_updates": {"SHORTEST": 2},
     "kernels.gather": {"_FEWEST": 1, "_WORTH": 1},
     "runtime.scheduling.elision": {"LARGE": 4, "SMALLER": 1},
     "runtime.execution.update_hazards": {"SWAP_BYTES": 0},

@@ -129,8 +129,38 @@ static int spares_copy(const Row *row, const There *there, int count, npy_intp s
     return copied;
 }
 
-/* 1: all operands are below the eager threshold, 2: it spares a copy, 0: neither. */
-static int decision(PyObject *op, const There *there, int count, Result *result)
+/* Whether a block is of middling size: NumPy updates it at once where nothing else reads it. */
+static int is_middling(PyObject *storage)
+{
+    PyObject *flat = STORAGE(storage, flat);
+    npy_intp limit = eager_below();
+    return flat != NULL && IS_REAL(flat) && limit <= NPY_MAX_INTP / MIDDLING &&
+           PyArray_SIZE((PyArrayObject *)flat) <= MIDDLING * limit;
+}
+
+/* As eager_policy.for_update: whether two operands are parts of one block of middling size, by an
+   exact operation whose result is no larger. */
+static int is_for_update(PyObject *op, PyObject *const *args, const There *there, int count,
+                         npy_intp size)
+{
+    PyObject *storage = count == 2 && IS_ARRAY(args[0]) && IS_ARRAY(args[1])
+        ? ((Core *)args[0])->storage : NULL;
+    Row *row = storage == NULL || storage == Py_None || ((Core *)args[1])->storage != storage ||
+                       (PyObject *)Py_TYPE(storage) != hooks.storage || !hooks.plain
+        ? NULL : row_of(op);
+    if (row == NULL || !is_middling(storage) ||
+        PyArray_SIZE((PyArrayObject *)STORAGE(storage, flat)) < size) {
+        return 0;
+    }
+    int first = plain_type((PyArrayObject *)there[0].value);
+    int second = plain_type((PyArrayObject *)there[1].value);
+    return first >= 0 && second >= 0 && row->most[first] != 0 && row->most[second] != 0;
+}
+
+/* 1: all operands are below the eager threshold, 2: it spares a copy, 3: what it gives is probably
+   for an update of the block of both, 0: none of these. */
+static int decision(PyObject *op, PyObject *const *args, const There *there, int count,
+                    Result *result)
 {
     npy_intp limit = eager_below();
     int arrays = 0;
@@ -143,7 +173,7 @@ static int decision(PyObject *op, const There *there, int count, Result *result)
         return 0;
     }
     if (result->small) {
-        return result->size < limit;
+        return result->size < limit ? 1 : is_for_update(op, args, there, count, result->size) * 3;
     }
     Row *row = row_of(op);
     return row != NULL && spares_copy(row, there, count, result->size) ? 2 : 0;
@@ -161,7 +191,7 @@ static PyObject *room_for(const Loops *loops, const There *there, int count, Res
         }
         int own = plain_type(a);
         if (own < 0 || (type >= 0 && own != type) ||
-            !falls(PyArray_NDIM(a), PyArray_DIMS(a), PyArray_STRIDES(a), 0)) {
+            !falls(PyArray_NDIM(a), PyArray_DIMS(a), PyArray_STRIDES(a), 1)) {
             return NULL;
         }
         type = own;
@@ -232,9 +262,9 @@ PyObject *exported_call(PyObject *op, const Loops *loops, PyObject *call, PyObje
     if (!IS_BOUND || !look_at_all(args, count, there)) {
         return NULL;
     }
-    int way = decision(op, there, count, &result);
+    int way = decision(op, args, there, count, &result);
     if (way != 0) {
-        found = call_on(call, way == 2 ? loops : NULL, there, count, &result);
+        found = call_on(call, way > 1 ? loops : NULL, there, count, &result);
         if (way == 2 && found != NULL) {
             count_run(row_of(op)->name);
         }
@@ -253,18 +283,21 @@ static PyObject *for_writing(Core *x)
     return fits && is_shared(x->storage) ? real : NULL;
 }
 
-/* The numpy array over a part of a block of middling size, if nothing else reads it (borrowed). */
+/* The numpy array over a part of a block of middling size, if nothing else reads it (borrowed); a
+   part that was followed has none yet. */
 static PyObject *middling_for_writing(Core *x)
 {
     PyObject *real = real_of(x);
-    npy_intp limit = eager_below();
-    if (real == NULL || !is_private(x) || !PyArray_ISWRITEABLE((PyArrayObject *)real)) {
-        return NULL;
+    if (real == NULL && x->view != NULL && is_evaluated(x->storage) && is_middling(x->storage) &&
+        is_private(x)) {
+        PyObject *made = PyObject_CallOneArg(hooks.real_view, (PyObject *)x);
+        PyErr_Clear(); /* Python does it, and says what is wrong */
+        Py_XDECREF(made);
+        real = real_of(x);
     }
-    PyObject *flat = STORAGE(x->storage, flat);
-    int fits = flat != NULL && IS_REAL(flat) && limit <= NPY_MAX_INTP / MIDDLING &&
-               PyArray_SIZE((PyArrayObject *)flat) <= MIDDLING * limit;
-    return fits ? real : NULL;
+    return real != NULL && is_private(x) && PyArray_ISWRITEABLE((PyArrayObject *)real) &&
+                   is_middling(x->storage)
+        ? real : NULL;
 }
 
 /* As eager_policy.middling_update, for values of arrays that are there, by an exact operation. */
@@ -303,7 +336,7 @@ int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count
     there[count].value = real;
     there[count].array = there[count].visible = 1;
     int way = middling ? is_middling_update(op, there, count + 1, &result)
-                       : decision(op, there, count + 1, &result);
+                       : decision(op, args, there, count + 1, &result);
     int lock = way == 0 ? 0 : lock_part(middling ? PyArray_SIZE((PyArrayObject *)real) : 0);
     if (lock > 0 && (middling ? middling_for_writing(out) : for_writing(out)) != real) {
         way = 0; /* another thread was here */

@@ -119,7 +119,10 @@ static PyObject *binary(int which, Core *self, PyObject *other, int swapped)
     if (result != NULL) {
         result = thin ? placed_as_is(result) : placed(result);
     }
-    else if (!PyErr_Occurred()) {
+    else if (!PyErr_Occurred() && ours && thin && EAGER(self) == Py_None) {
+        result = at_once(o, self, other, swapped);
+    }
+    if (result == NULL && !PyErr_Occurred()) {
         result = thin ? slow_binary(o, self, other, swapped) : placed(BOTH[which](first, second));
     }
     Py_DECREF(small);

@@ -353,11 +353,11 @@ int part_set(Core *self, PyObject *key, PyObject *value)
     if (kind == NO_PART) {
         return set_fancy(self, whole, key, value);
     }
-    if (kind == SOME && size_of(&g) >= eager_below()) {
-        return 0;
-    }
     if (kind == SOME && is_same_part(self, whole, &g, value)) {
         return 1;
+    }
+    if (kind == SOME && size_of(&g) >= eager_below()) {
+        return 0;
     }
     PyObject *right = written_value(value, whole);
     if (right == NULL || !is_private(self)) {

@@ -201,6 +201,8 @@ int become(Core *x, PyObject *node);
 PyObject *any_node(Core *x);
 /* As ndarray.storage_of: 1; 0 where another thread has made it eager, -1 with an exception. */
 int storage_for(Core *x);
+/* Whether the host has the values of a block, perhaps without an array over it yet. */
+int is_evaluated(PyObject *storage);
 /* The values of the block of a part (borrowed), in C order, and where the part begins there; NULL:
    not so. */
 PyObject *block_of(Core *x, char **first);

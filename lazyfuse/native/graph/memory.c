@@ -163,8 +163,7 @@ int has_exports(PyObject *storage)
     return 0;
 }
 
-/* Whether the host has the values of a block, perhaps without an array over it yet. */
-static int is_evaluated(PyObject *storage)
+int is_evaluated(PyObject *storage)
 {
     if (storage == NULL || (PyObject *)Py_TYPE(storage) != hooks.storage ||
         hooks.real_view == NULL || STORAGE(storage, always_eager) != Py_False) {

@@ -128,10 +128,6 @@ EXPORTED_OPERAND = _rule(
     NOW, "exported operand", "a kernel reads exported memory now, so that it needs no copy",
     "arrays.exported_memory", "exported_at_once",
 )  # fmt: skip
-ROW_BY_COLUMN = _rule(
-    NOW, "row by column", "one kernel updates a middling block by what a row and a column give",
-    "arrays.eager_updates",
-)  # fmt: skip
 
 # ------------------------------------------------------------- evaluate together, later
 

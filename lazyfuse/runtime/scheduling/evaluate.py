@@ -49,7 +49,6 @@ from lazyfuse.runtime.scheduling import (
     elision,
     flush,
     fresh,
-    one_by_one,
     plan_tables,
     recompute,
     stand_ins,
@@ -375,7 +374,10 @@ def _evaluate(
         report.totals.flushes[rule] += 1
         if missed is not None and not elided.watched:
             fresh.remember(missed[0], recording)
-        return _in_numpy(functools.partial(fresh.run, recording))
+        try:
+            return fresh.run(recording)
+        finally:
+            here.recorded.reset()
     if (
         recording is not None
         and plan is not None
@@ -501,19 +503,6 @@ def run_again(
     """Run a plan for a recording that was made before, on the device in use now."""
     _device(recording.nodes[-1], rule)
     return run_plan(plan, recording, rule)
-
-
-def at_once(nodes: list[Node], rule: Rule) -> None:
-    """Have NumPy run exact operations, each after those that it reads; the lock is held."""
-    fp_flags.warn_for_all(_in_numpy(functools.partial(one_by_one.run, rule, nodes)))
-
-
-def _in_numpy(run: Callable[[], conditions.Raised]) -> conditions.Raised:
-    """Run operations in NumPy; the exceptions that arose, with their operations."""
-    try:
-        return run()
-    finally:
-        here.recorded.reset()
 
 
 def plan_for(recording: Recording) -> Plan:

@@ -1,4 +1,4 @@
-"""Recorded operations that NumPy runs one after the other, without a plan."""
+"""A recorded operation that NumPy runs, without a plan."""
 
 from __future__ import annotations
 
@@ -9,26 +9,12 @@ import numpy as np
 from lazyfuse.codegen.graph import interpret
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.table import ops
-from lazyfuse.runtime.capture.conditions import Raised
 from lazyfuse.runtime.events import counters, spans
-from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.execution import concurrency, matmul, routine, run_values
 from lazyfuse.runtime.numerics import fp_flags
 from lazyfuse.runtime.placement import devices as hardware
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-
-def run(rule: Rule, nodes: list[Node]) -> Raised:
-    """Run operations in order; the exceptions that arose, with their operations."""
-    counters.runs_at_once(rule, nodes)
-    raised: Raised = []
-    for node in nodes:
-        if node.value is None:
-            bits = run_node(node)
-            if bits:
-                raised.append((bits, [(node.op, node)]))
-    return raised
 
 
 def run_node(node: Node, spent: Array | None = None) -> int:
