@@ -221,14 +221,15 @@ def test_numpy_goes_on_while_programs_are_awaited(monkeypatch: pytest.MonkeyPatc
             assert np.asarray(x * 2.0 - 1.0).tobytes() == expected
         return counters.totals.kernels, counters.totals.decisions[decisions.FRESH]
 
-    with lf.options(plan_after=2):
+    with lf.options(plan_after=20):  # NumPy goes on for 10 ms, many looks on any machine
         with monkeypatch.context() as compiling:
             compiling.setattr(type(device), "compiles_ahead", lambda self: True)
             compiling.setattr(type(device.programs), "awaits", lambda self, source: True)
             compiling.setattr(counters, "awaited", lambda device, source: True)
-            kernels_of(100)  # planned
+            while not kernels_of(50)[0]:
+                pass  # until it is planned
             kernels, numpys = kernels_of(300)
             assert kernels < numpys
-            assert numpys > 200
-        kernels_of(200)  # the programs are there
+        while kernels_of(50)[1]:
+            pass  # the programs are there
         assert kernels_of(50) == (50, 0)
