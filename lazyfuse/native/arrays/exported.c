@@ -138,6 +138,19 @@ static int is_middling(PyObject *storage)
            PyArray_SIZE((PyArrayObject *)flat) <= MIDDLING * limit;
 }
 
+/* Whether all operands are arrays for which an operation is exact. */
+static int are_exact(PyObject *op, const There *there, int count)
+{
+    Row *row = row_of(op);
+    for (int at = 0; row != NULL && at < count; at++) {
+        int type = there[at].array ? plain_type((PyArrayObject *)there[at].value) : -1;
+        if (type < 0 || row->most[type] == 0) {
+            return 0;
+        }
+    }
+    return row != NULL;
+}
+
 /* As eager_policy.for_update: whether two operands are parts of one block of middling size, by an
    exact operation whose result is no larger. */
 static int is_for_update(PyObject *op, PyObject *const *args, const There *there, int count,
@@ -145,16 +158,10 @@ static int is_for_update(PyObject *op, PyObject *const *args, const There *there
 {
     PyObject *storage = count == 2 && IS_ARRAY(args[0]) && IS_ARRAY(args[1])
         ? ((Core *)args[0])->storage : NULL;
-    Row *row = storage == NULL || storage == Py_None || ((Core *)args[1])->storage != storage ||
-                       (PyObject *)Py_TYPE(storage) != hooks.storage || !hooks.plain
-        ? NULL : row_of(op);
-    if (row == NULL || !is_middling(storage) ||
-        PyArray_SIZE((PyArrayObject *)STORAGE(storage, flat)) < size) {
-        return 0;
-    }
-    int first = plain_type((PyArrayObject *)there[0].value);
-    int second = plain_type((PyArrayObject *)there[1].value);
-    return first >= 0 && second >= 0 && row->most[first] != 0 && row->most[second] != 0;
+    return storage != NULL && ((Core *)args[1])->storage == storage &&
+           (PyObject *)Py_TYPE(storage) == hooks.storage && hooks.plain && is_middling(storage) &&
+           PyArray_SIZE((PyArrayObject *)STORAGE(storage, flat)) >= size &&
+           are_exact(op, there, count);
 }
 
 /* 1: all operands are below the eager threshold, 2: it spares a copy, 3: what it gives is probably
@@ -284,18 +291,19 @@ static PyObject *for_writing(Core *x)
 }
 
 /* The numpy array over a part of a block of middling size, if nothing else reads it (borrowed); a
-   part that was followed has none yet. */
+   part that was followed has none yet. NULL, perhaps with an exception: an interrupt. */
 static PyObject *middling_for_writing(Core *x)
 {
-    PyObject *real = real_of(x);
-    if (real == NULL && x->view != NULL && is_evaluated(x->storage) && is_middling(x->storage) &&
-        is_private(x)) {
-        PyObject *made = PyObject_CallOneArg(hooks.real_view, (PyObject *)x);
-        PyErr_Clear(); /* Python does it, and says what is wrong */
-        Py_XDECREF(made);
-        real = real_of(x);
+    if (!is_evaluated(x->storage) || !is_middling(x->storage) || !is_private(x)) {
+        return NULL;
     }
-    return real != NULL && is_private(x) && PyArray_ISWRITEABLE((PyArrayObject *)real) &&
+    PyObject *real = real_of(x);
+    if (real == NULL && x->view != NULL) {
+        PyObject *made = PyObject_CallOneArg(hooks.real_view, (PyObject *)x);
+        Py_XDECREF(made);
+        real = made != NULL && is_private(x) ? real_of(x) : NULL;
+    }
+    return real != NULL && PyArray_ISWRITEABLE((PyArrayObject *)real) &&
                    is_middling(x->storage)
         ? real : NULL;
 }
@@ -303,17 +311,7 @@ static PyObject *middling_for_writing(Core *x)
 /* As eager_policy.middling_update, for values of arrays that are there, by an exact operation. */
 static int is_middling_update(PyObject *op, const There *there, int count, Result *result)
 {
-    Row *row = row_of(op);
-    if (row == NULL || !broadcast_values(there, count, result)) {
-        return 0;
-    }
-    for (int at = 0; at < count; at++) {
-        int type = there[at].array ? plain_type((PyArrayObject *)there[at].value) : -1;
-        if (type < 0 || row->most[type] == 0) {
-            return 0;
-        }
-    }
-    return 1;
+    return are_exact(op, there, count) && broadcast_values(there, count, result);
 }
 
 int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count, Core *out)
@@ -326,7 +324,7 @@ int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count
         real = middling_for_writing(out);
     }
     if (real == NULL || !hooks.plain) {
-        return 0;
+        return PyErr_Occurred() ? -1 : 0;
     }
     Py_INCREF(real); /* Python code may run from here on, and with it other threads */
     if (!look_at_all(args, count, there)) {
@@ -340,6 +338,7 @@ int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count
     int lock = way == 0 ? 0 : lock_part(middling ? PyArray_SIZE((PyArrayObject *)real) : 0);
     if (lock > 0 && (middling ? middling_for_writing(out) : for_writing(out)) != real) {
         way = 0; /* another thread was here */
+        done = PyErr_Occurred() ? -1 : 0;
     }
     if (way != 0 && lock > 0) {
         for (int at = 0; at <= count; at++) {

@@ -4,7 +4,6 @@
 
 #include "quick.h"
 
-#include <stddef.h>
 #include <string.h>
 
 #define LONGEST 64  /* items of a list that C looks at one by one */

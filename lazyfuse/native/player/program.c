@@ -1,9 +1,6 @@
-/* A replay as numbers: what Python has written down of a run, read once. */
+/* A replay as numbers: what native_replay.py gives, checked and turned into structures once. */
 
 #include "replay.h"
-
-/* ------------------------------------------------------------------------------------- programs */
-/* A replay as numbers: what native_replay.py gives, checked and turned into structures once. */
 
 /* Memory for so many items; NULL with an exception. */
 static void *zeroed(Py_ssize_t count, size_t size)

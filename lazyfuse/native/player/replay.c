@@ -1,6 +1,6 @@
 /* Replays a captured run in C.
 
-   `program` turns a replay into numbers, `begin` finds the blocks of such a program. `play` goes
+   program.c turns a replay into numbers, `begin` finds the blocks of such a program. `play` goes
    through its events up to the next that needs Python (a NumPy call, floating-point exceptions to
    report, Python threads). `commit` gives the nodes their values. */
 
