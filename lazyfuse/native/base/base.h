@@ -375,6 +375,7 @@ extern Bindings hooks;
     _(languages, "languages") _(launches, "launches") _(reset, "reset")                            \
     _(flush_nodes, "flush_nodes") _(flush_bytes, "flush_bytes") _(choice, "choice")                \
     _(elided, "elided") _(share, "share") _(active, "active") _(chunked, "chunked")                \
+    _(pending, "pending") _(rematerialised, "rematerialised")                                      \
     _(overdue, "overdue") _(nodes, "nodes") _(recorded, "recorded") _(found, "found")              \
     _(state, "_state") _(calls, "calls") _(op, "op") _(rule, "rule")                               \
     _(entered, "entered") _(compiled_turns, "compiled_turns")                                      \

@@ -59,6 +59,8 @@ extern unsigned long tracing_thread;
 /* Whether this thread's call is being traced: what it records is none of the program's. */
 int is_tracing(void);
 extern long notes_made; /* operations that were recorded */
+/* While a call is learnt: the operations that it records, with their arguments; else NULL. */
+extern PyObject *operations_noted;
 
 /* ----------------------------------------------------------------------------------------- walk */
 
@@ -98,6 +100,8 @@ int walk_ready(void);
 Offered walk_roots, walk_frontier, notes_new;
 /* As `Pending.reset`; -1: an error. */
 int reset_recorded(PyObject *pending);
+/* As `Pending.forget`, for nodes that stay pending; -1: an error. */
+int forget_recorded(PyObject *pending, PyObject *left);
 
 /* ---------------------------------------------------------------------------------------- spans */
 

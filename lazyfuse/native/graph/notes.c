@@ -205,6 +205,24 @@ static PyObject *pending_here(Notes *self)
 }
 
 long notes_made;
+PyObject *operations_noted;
+
+enum { MOST_NOTED = 1024 };
+
+/* Notes an operation with its argument, and the pending ones below it. -1: an error. */
+static int note_operation(PyObject *node)
+{
+    if (!is_pending(node) || PyList_GET_SIZE(operations_noted) > MOST_NOTED) {
+        return 0;
+    }
+    PyObject *src = NODE(node, src), *pair = PyTuple_Pack(2, NODE(node, op), NODE(node, arg));
+    int failed = pair == NULL ? -1 : PyList_Append(operations_noted, pair);
+    Py_XDECREF(pair);
+    for (Py_ssize_t at = 0; failed == 0 && at < PyTuple_GET_SIZE(src); at++) {
+        failed = note_operation(PyTuple_GET_ITEM(src, at));
+    }
+    return failed;
+}
 
 static PyObject *notes_call(PyObject *callable, PyObject *const *args, size_t count,
                             PyObject *names)
@@ -217,7 +235,13 @@ static PyObject *notes_call(PyObject *callable, PyObject *const *args, size_t co
     if (is_tracing()) {
         Py_RETURN_NONE;
     }
+    if (!is_pending(args[0])) { /* the values are there: nothing of it is left to do */
+        Py_RETURN_NONE;
+    }
     notes_made++;
+    if (operations_noted != NULL && note_operation(args[0]) < 0) {
+        return NULL;
+    }
     PyObject *pending = pending_here(self);
     PyObject *result = pending == NULL ? NULL : note_down(self, pending, args[0]);
     Py_XDECREF(pending);
@@ -280,6 +304,31 @@ int reset_recorded(PyObject *pending)
         done = found == NULL ? -1 : 1;
     }
     return done;
+}
+
+int forget_recorded(PyObject *pending, PyObject *left)
+{
+    if (the_notes == NULL || (PyObject *)Py_TYPE(pending) != the_notes->type) {
+        PyErr_SetString(PyExc_TypeError, "forget: expected what a thread has recorded");
+        return -1;
+    }
+    Notes *self = the_notes;
+    PyObject *noted = FIELD(NODES), *kept = PyList_New(0);
+    for (Py_ssize_t i = 0; kept != NULL && i < PyList_GET_SIZE(noted); i++) {
+        PyObject *node = PyWeakref_GetObject(PyList_GET_ITEM(noted, i));
+        int drops = node == Py_None;
+        for (Py_ssize_t at = 0; !drops && at < PyList_GET_SIZE(left); at++) {
+            drops = PyList_GET_ITEM(left, at) == node;
+        }
+        if (!drops && PyList_Append(kept, PyList_GET_ITEM(noted, i)) < 0) {
+            Py_CLEAR(kept);
+        }
+    }
+    if (kept == NULL) {
+        return -1;
+    }
+    Py_SETREF(FIELD(NODES), kept);
+    return 0;
 }
 
 static void notes_dealloc(PyObject *object)

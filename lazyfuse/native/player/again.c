@@ -194,35 +194,6 @@ static int count_replay(PyObject *kept, PyObject *rule)
     return fine && !PyErr_Occurred() ? 0 : -1;
 }
 
-/* Whether what a kept evaluation elides is still the choice, and no root; -1: an error. */
-static int is_chosen(PyObject *elided, PyObject *nodes, PyObject *roots)
-{
-    if (elided == Py_None) {
-        return 1;
-    }
-    PyObject *choice = PyTuple_GET_ITEM(elided, 1), *state = PyTuple_GET_ITEM(elided, 0);
-    PyObject *now = PyObject_GetAttr(state, name_choice), *rule = PyObject_GetAttr(state, name_rule);
-    PyObject *own = PyObject_GetAttr(choice, name_rule);
-    PyObject *places = now == NULL || rule == NULL || own == NULL ? NULL
-        : PyObject_GetAttr(choice, name_elided);
-    /* what is cheap follows from the structure alone */
-    int fits = places == NULL ? -1
-        : rule == own && (now == choice || own == ASKED(CHEAP)) && PyTuple_CheckExact(places);
-    Py_XDECREF(rule);
-    Py_XDECREF(own);
-    for (Py_ssize_t at = 0; fits > 0 && at < PyTuple_GET_SIZE(places); at++) {
-        PyObject *node = PyList_GetItem(
-            nodes, PyLong_AsSsize_t(PyTuple_GET_ITEM(places, at)));
-        fits = node == NULL ? -1 : 1;
-        for (Py_ssize_t root = 0; fits > 0 && root < PyList_GET_SIZE(roots); root++) {
-            fits = PyList_GET_ITEM(roots, root) != node;
-        }
-    }
-    Py_XDECREF(now);
-    Py_XDECREF(places);
-    return fits;
-}
-
 int busy_begin(void)
 {
     return add_to(ASKED(CONCURRENCY), name_busy, 1);
@@ -268,18 +239,33 @@ static PyObject *play(PyObject *found, PyObject *roots)
     return raised;
 }
 
-/* What follows a run that raised something, or not. `elided`: what stays pending, or None. -1: an
-   error. */
-static int conclude(PyObject *kept, PyObject *elided, PyObject *raised, PyObject *rule,
+/* What follows a run of these nodes that raised something, or not. `found` (stolen) keeps them. -1:
+   an error. */
+static int conclude(PyObject *kept, PyObject *found, PyObject *raised, PyObject *rule,
                     PyObject *recorded)
 {
-    if (count_replay(kept, rule) < 0 || (elided == Py_None && reset_recorded(recorded) < 0)) {
-        return -1;
+    PyObject *choice = PyTuple_GET_ITEM(kept, ELIDED), *nodes = PyTuple_GET_ITEM(found, 1);
+    PyObject *left = NULL;
+    if (choice != Py_None) {
+        left = PyList_GET_SIZE(raised) == 0 ? elided_begin(choice, nodes, recorded)
+            : PyObject_CallFunctionObjArgs(ASKED(CHOSEN), PyTuple_GET_ITEM(choice, 0),
+                                           PyTuple_GET_ITEM(choice, 1), nodes, NULL);
     }
-    PyObject *done = elided == Py_None ? Py_NewRef(Py_None)
-        : PyObject_CallFunctionObjArgs(ASKED(NOTE_ELIDED), elided, raised, NULL);
-    Py_XDECREF(done);
-    return done == NULL ? -1 : 0;
+    Py_DECREF(found); /* nodes that only it kept are not pending any more */
+    int failed = (choice != Py_None && left == NULL) || count_replay(kept, rule) < 0;
+    if (!failed && choice == Py_None) {
+        failed = reset_recorded(recorded) < 0;
+    }
+    else if (!failed && PyList_GET_SIZE(raised) == 0) {
+        failed = elided_end(left) < 0 || reset_recorded(recorded) < 0;
+    }
+    else if (!failed) {
+        PyObject *done = PyObject_CallFunctionObjArgs(ASKED(NOTE_ELIDED), left, raised, NULL);
+        failed = done == NULL;
+        Py_XDECREF(done);
+    }
+    Py_XDECREF(left);
+    return failed ? -1 : 0;
 }
 
 /* The same among other pending operations, of which some may be computed along. */
@@ -332,19 +318,15 @@ PyObject *again(PyObject *roots, PyObject *others, PyObject *recorded, PyObject 
         }
         return found;
     }
-    PyObject *raised = play(found, roots), *kept = Py_NewRef(PyTuple_GET_ITEM(found, 0));
-    PyObject *choice = PyTuple_GET_ITEM(kept, ELIDED), *elided = NULL;
-    if (raised != NULL && raised != Py_None) {
-        elided = choice == Py_None ? Py_NewRef(Py_None) : PyObject_CallFunctionObjArgs(
-            ASKED(CHOSEN), PyTuple_GET_ITEM(choice, 0), PyTuple_GET_ITEM(choice, 1),
-            PyTuple_GET_ITEM(found, 1), NULL);
+    PyObject *raised = play(found, roots);
+    if (raised == NULL || raised == Py_None) {
+        Py_DECREF(found);
+        return raised;
     }
-    Py_DECREF(found); /* nodes that only it kept are not pending any more */
-    if (raised != NULL && raised != Py_None &&
-        (elided == NULL || conclude(kept, elided, raised, rule, recorded) < 0)) {
+    PyObject *kept = Py_NewRef(PyTuple_GET_ITEM(found, 0));
+    if (conclude(kept, found, raised, rule, recorded) < 0) {
         Py_CLEAR(raised);
     }
-    Py_XDECREF(elided);
     Py_DECREF(kept);
     return raised;
 }

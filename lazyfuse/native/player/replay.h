@@ -108,6 +108,15 @@ int busy_end(void);
 /* The number of the devices' state; -1: the user names another device than the CPU, or an error. */
 long device_state(void);
 
+/* Whether what a kept evaluation elides (a state and a choice of elision.py, or None) is still the
+   choice, and no root; -1: an error. */
+int is_chosen(PyObject *elided, PyObject *nodes, PyObject *roots);
+/* After an evaluation of these nodes that raised nothing: what it elided is no unfinished work. What
+   is to be watched of it (new), once nothing else keeps the nodes. */
+PyObject *elided_begin(PyObject *elided, PyObject *nodes, PyObject *recorded);
+/* Watches what is alive of it; -1: an error. */
+int elided_end(PyObject *watches);
+
 /* Looks an evaluation up. None: Python looks at it (`among`: since other operations are pending
    that may be computed along). (key, pins): the table does not have it. (kept, nodes, values,
    (blocks, addresses)): it can be played. */
