@@ -497,8 +497,11 @@ class Job:
 
 
 def _free_method(reduction: Reduce) -> str:
-    """How to combine in any order: LLVM vectorises one accumulator for integers only."""
-    plain = reduction.accumulator[0] in "biu" and not is_argument(reduction)
+    """How to combine in any order: LLVM vectorises one accumulator for integers and extremes."""
+    if is_argument(reduction):
+        return "seek"
+    kind = reduction.accumulator[0]
+    plain = kind in "biu" or (kind == "f" and reduction.op in ("minimum", "maximum"))
     return "scalar" if plain else "fold"
 
 

@@ -165,66 +165,11 @@ def NAME(meta, scalars):
 """
 
 
-def _extreme(kernel: Kernel, form: KernelVariant) -> str | None:
-    """The largest or smallest float, in 64 lanes along the row.
-
-    The general text copies blocks and halves them: this takes 0.65 of its time in the cache.
-    """
-    if not _is_dense_row(form):
-        return None
-    each = kernel.reductions[0]
-    larger = each.op == "maximum"
-    words = {
-        "DTYPE": each.dtype,
-        "TYPE": {"f4": "float32", "f8": "float64"}[each.dtype],
-        "BYTES": str(64 * int(each.dtype[1:])),
-        "WORST": "-np.inf" if larger else "np.inf",
-        "BEATS": ">" if larger else "<",
-    }
-    text = _EXTREME
-    for word, meaning in words.items():
-        text = text.replace(word, meaning)
-    return text
-
-
-_EXTREME = """
-def NAME(meta, scalars):
-    n0 = meta[0]
-    a0 = meta[1]
-    p1 = pointer_DTYPE(meta[3])
-    lanes = local_DTYPE(64)
-    for i in range(64):
-        lanes[i] = TYPE(WORST)
-    rows = n0 // 64
-    for row in range(rows):
-        p0 = pointer_DTYPE(a0 + row * BYTES)
-        for i in range(64):
-            independent()
-            h0 = p0[i]
-            best = lanes[i]
-            lanes[i] = best if (best BEATS h0) | (best != best) else h0
-    acc = TYPE(WORST)
-    p0 = pointer_DTYPE(a0 + rows * BYTES)
-    for i in range(n0 - rows * 64):
-        h0 = p0[i]
-        acc = acc if (acc BEATS h0) | (acc != acc) else h0
-    for i in range(64):
-        h0 = lanes[i]
-        acc = acc if (acc BEATS h0) | (acc != acc) else h0
-    p1[0] = acc
-    return int32(0)
-"""
-
-
 def _whole(op: str, dtype: str, result: str) -> Kernel:
     return Kernel(1, (dtype,), (), (), (), (Reduce(op, 0, result, result),), (True,))
 
 
 OWN: dict[str, tuple[Kernel, Builder]] = {
     "count_true": (_whole("add", "b1", "i8"), _count_true),
-    "largest_f4": (_whole("maximum", "f4", "f4"), _extreme),
-    "largest_f8": (_whole("maximum", "f8", "f8"), _extreme),
-    "smallest_f4": (_whole("minimum", "f4", "f4"), _extreme),
-    "smallest_f8": (_whole("minimum", "f8", "f8"), _extreme),
 }
 """The texts for numba that come with lazyfuse; used once registered."""

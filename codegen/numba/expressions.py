@@ -32,6 +32,8 @@ _TYPES = {
     "c16": "complex128",
 }
 _CHOICE = re.compile(r"\((\{\d\}|1\.0) if (.*) else (\{\d\}|0\.0)\)")
+# The one whose steps LLVM combines as vectors. NumPy's sign of a zero depends on its vectors, too.
+_EXTREMES = {"maximum": "largest", "minimum": "smallest"}
 _LAST_POSITION = "int64(9223372036854775807)"
 
 
@@ -76,6 +78,8 @@ def combined(reduction: Reduce, first: str, second: str) -> str:
     """Two partial results joined."""
     row = ops.TABLE[f"reduce:{reduction.op}"]
     dtype = reduction.accumulator
+    if dtype[0] == "f" and row.combine in _EXTREMES:
+        return f"{_EXTREMES[row.combine]}({first}, {second})"
     return expression(row.combine, (dtype, dtype), dtype, (first, second))
 
 
@@ -103,6 +107,14 @@ def better(reduction: Reduce, value: str, best_value: str) -> str:
     # no less or equal: greater, or one of them is NaN
     other = ">=" if reduction.op == "argmin" else "<="
     return f"((not ({value} {other} {best_value})) & ({best_value} == {best_value}))"
+
+
+def extreme(reduction: Reduce, first: str, second: str) -> str:
+    """The better one of two real numbers for argmin or argmax; NaN where one is NaN."""
+    least = reduction.op == "argmin"
+    if reduction.accumulator[0] == "f":
+        return f"{_EXTREMES['minimum' if least else 'maximum']}({first}, {second})"
+    return f"{'min' if least else 'max'}({first}, {second})"
 
 
 def identity(reduction: Reduce, of_value: bool = False) -> str:

@@ -21,6 +21,8 @@ from lazyfuse.devices.base import Source
 # same number of partial results ("lanes") is combined side by side, and joined at the run's end.
 LANES = 256
 FEW_LANES, SHORT_ROW = 64, 2048
+# The same where one accumulator serves, which LLVM makes vectors of.
+ONE_RUN = 1 << 14
 # Elements of a streamed map that are computed at once, into a buffer in the first cache.
 STREAMED = 512
 # Bodies of at least this cost copy their strided inputs into buffers first, up to this many inputs.
@@ -50,12 +52,24 @@ class Printer(LoopText):
         self.values = NumbaValues(kernel)
         self.independent = interleave.statement(kernel)
         self.folds = [r for r, method in enumerate(form.methods) if method == "fold"]
-        lanes_alone = not {"tree", "chain"} & set(form.methods)
+        self.seeks = (
+            []
+            if form.ragged
+            else [
+                r
+                for r, method in enumerate(form.methods)
+                if method == "seek" and kernel.reductions[r].accumulator[0] != "c"
+            ]
+        )
         self.leafwise = leaf_sums.suits(kernel, form) and not self.only_pointers()
-        self.block = LANES if lanes_alone else leaf_sums.LEAF if self.leafwise else RUN_BLOCK
         stores = range(self.first_store, self.first_target) if form.stream else range(0)
         self.streamed = [k for k in stores if form.classes[k] == "1"]
         self.gathered = self.strided() if form.core in ("map", "row") and not form.ragged else []
+        self.block = leaf_sums.LEAF if self.leafwise else RUN_BLOCK
+        if self.folds and not {"tree", "chain"} & set(form.methods):
+            self.block = LANES
+        elif set(form.methods) == {"scalar"} and not self.gathered:
+            self.block = LANES if self.may_stop() else ONE_RUN
 
     # Text
 
@@ -225,11 +239,11 @@ class Printer(LoopText):
         for r, each in enumerate(self.kernel.reductions):
             if self.leafwise:
                 pass
+            elif is_argument(each):
+                if r in self.seeks and self.sought(r) == f"t{r}":
+                    self.line(f"t{r} = local_{self.number_dtype(r)}({self.block})")
             elif self.variant.methods[r] != "scalar" and self.source_pointer(r) is None:
-                dtype = self.number_dtype(r) if is_argument(each) else each.accumulator
-                self.line(f"t{r} = local_{dtype}({self.block})")
-            if is_argument(each):
-                self.line(f"u{r} = local_i8({self.block})")
+                self.line(f"t{r} = local_{each.accumulator}({self.block})")
             if self.variant.methods[r] == "tree" and (self.variant.long or self.leafwise):
                 self.line(f"left{r} = local_{each.accumulator}(64)")
         if self.variant.long or self.leafwise:
@@ -241,24 +255,22 @@ class Printer(LoopText):
     def start_run(self) -> None:
         if self.leafwise:
             leaf_sums.start_row(self)
-        elif self.folds:
+            return
+        if self.folds:
             self.line("lanes = 0")
+        for r in self.seeks:
+            self.line(f"found{r}, at{r} = {identity(self.kernel.reductions[r], True)}, -1")
 
     def end_run(self) -> None:
         if self.leafwise:
             leaf_sums.end_row(self)
-        elif self.folds:
-            places = [
-                r for r in self.folds if is_argument(self.kernel.reductions[r]) and self.in_order(r)
-            ]
-            if places:
-                self.open("for i in range(lanes):")
-                self.line(_INDEPENDENT)
-                for r in places:
-                    self.line(f"u{r}[i] = u{r}[i] + i")
-                self.close()
+            return
+        if self.folds:
             self.line("width = lanes")
             self.fold()
+        for r in self.seeks:
+            self.line(f"j{r} = where_{self.outer} + at{r} * sw_{self.last}")
+            self.keep(r, f"found{r}", f"j{r}")
 
     def stop_if_decided(self) -> None:
         self.begin("if", " and ".join(self.decided("not ")))
@@ -300,6 +312,8 @@ class Printer(LoopText):
 
     def fill_loop(self, count: str, done: str) -> None:
         slot = f"{done} + i" if done else "i"
+        for r in self.seeks:
+            self.line(f"best{r} = {identity(self.kernel.reductions[r], True)}")
         self.open(f"for i in range({count}):")
         self.line(self.independent)
         self.compute()
@@ -309,18 +323,15 @@ class Printer(LoopText):
                 self.line(f"acc{r} = {combined(each, f'acc{r}', value)}")
                 continue
             if is_argument(each):
-                lane = f"t{r}[{slot}]", f"u{r}[{slot}]"
-                if self.in_order(r):  # a later position never wins a tie
-                    place = "low"  # of the block; `end_run` adds where the lane is in it
-                    beats = expressions.better(each, f"c{r}", lane[0])
+                self.line(f"c{r} = {number(value, each)}")
+                if r in self.seeks:
+                    if self.sought(r) == f"t{r}":
+                        self.line(f"t{r}[{slot}] = c{r}")
+                    self.line(f"best{r} = {expressions.extreme(each, f'best{r}', f'c{r}')}")
                 else:
                     here = "here + i" if done else f"where_{self.outer} + (low + i)"
-                    place = f"{here} * sw_{self.last}"
-                    beats = expressions.best(each, f"c{r}", f"w{r}", *lane)
-                self.line(f"w{r}, c{r} = {place}, {number(value, each)}")
-                self.line(f"take{r} = {beats}")
-                self.line(f"{lane[0]} = c{r} if take{r} else {lane[0]}")
-                self.line(f"{lane[1]} = w{r} if take{r} else {lane[1]}")
+                    self.line(f"w{r} = {here} * sw_{self.last}")
+                    self.keep(r, f"c{r}", f"w{r}")
                 continue
             if self.variant.methods[r] == "fold":
                 before = load(f"t{r}", slot, each.accumulator)
@@ -339,6 +350,8 @@ class Printer(LoopText):
         for r, method in enumerate(self.variant.methods):
             if method in combine:  # the others are combined while the values are computed
                 combine[method](r)
+            elif r in self.seeks:
+                self.seek(r)
 
     def combine_tree(self, r: int) -> None:
         dtype = self.kernel.reductions[r].accumulator
@@ -350,9 +363,46 @@ class Printer(LoopText):
         self.line(f"acc{r} = {combined(each, f'acc{r}', load(f't{r}', 'i', each.accumulator))}")
         self.close()
 
-    def in_order(self, r: int) -> bool:
-        """Whether a lane meets real numbers in the order of their positions, knowing the first."""
-        return not self.variant.ragged and self.kernel.reductions[r].accumulator[0] != "c"
+    # Positions
+
+    def keep(self, r: int, value: str, place: str) -> None:
+        """Have an argmin or argmax keep a value with its position, if it beats the best so far."""
+        each = self.kernel.reductions[r]
+        self.begin("if", expressions.best(each, value, place, f"acc{r}", f"pos{r}"))
+        self.line(f"acc{r} = {value}")
+        self.line(f"pos{r} = {place}")
+        self.close()
+
+    def sought(self, r: int) -> str:
+        """Where the values of a block lie: the input itself, or a buffer."""
+        each = self.kernel.reductions[r]
+        direct = (
+            not self.kernel.stores
+            and each.value < self.first_store
+            and self.variant.classes[each.value] == "1"
+            and self.arrays[each.value] == each.accumulator != "b1"
+        )
+        return f"p{each.value}" if direct else f"t{r}"
+
+    def seek(self, r: int) -> None:
+        """The position of a block's best value, if it beats those before: the first in the block.
+
+        Most blocks beat none, so a vector of best values is all that they need.
+        """
+        each = self.kernel.reductions[r]
+        better = expressions.better(each, f"best{r}", f"found{r}")
+        self.begin("if", f"(at{r} < 0) | {better}")
+        self.line(f"found{r}, first = best{r}, count")
+        self.open("for i in range(count):")
+        self.line(_INDEPENDENT)
+        self.line(f"c{r} = {self.sought(r)}[i]")
+        same = f"(c{r} == best{r})"
+        if each.accumulator[0] == "f":
+            same = f"{same} | (c{r} != c{r})"
+        self.line(f"first = min(first, select({same}, i, count))")
+        self.close()
+        self.line(f"at{r} = low + first")
+        self.close()
 
     def start_lanes(self) -> None:
         """Initialise the lanes that this run uses for the first time."""
@@ -362,11 +412,7 @@ class Printer(LoopText):
         self.line(_INDEPENDENT)
         for r in self.folds:
             each = self.kernel.reductions[r]
-            if is_argument(each):
-                self.line(f"t{r}[i] = {identity(each, True)}")
-                self.line(f"u{r}[i] = {'low' if self.in_order(r) else identity(each)}")
-            else:
-                self.line(f"t{r}[i] = {stored(identity(each), each.accumulator)}")
+            self.line(f"t{r}[i] = {stored(identity(each), each.accumulator)}")
         self.close()
         self.line("lanes = max(lanes, count)")
 
@@ -379,14 +425,6 @@ class Printer(LoopText):
         self.line(_INDEPENDENT)
         for r in self.folds:
             each = self.kernel.reductions[r]
-            if is_argument(each):
-                self.line(f"b{r}, j{r} = t{r}[rest + i], u{r}[rest + i]")
-                self.line(
-                    f"take{r} = {expressions.best(each, f'b{r}', f'j{r}', f't{r}[i]', f'u{r}[i]')}"
-                )
-                self.line(f"t{r}[i] = b{r} if take{r} else t{r}[i]")
-                self.line(f"u{r}[i] = j{r} if take{r} else u{r}[i]")
-                continue
             first = load(f"t{r}", "i", each.accumulator)
             second = load(f"t{r}", "rest + i", each.accumulator)
             self.line(f"t{r}[i] = {stored(combined(each, first, second), each.accumulator)}")
@@ -395,15 +433,5 @@ class Printer(LoopText):
         self.close()
         for r in self.folds:
             each = self.kernel.reductions[r]
-            if is_argument(each):
-                place = f"where_{self.outer} + u{r}[0] * sw_{self.last}"
-                self.line(f"j{r} = {place if self.in_order(r) else f'u{r}[0]'}")
-                self.open(
-                    f"if {expressions.best(each, f't{r}[0]', f'j{r}', f'acc{r}', f'pos{r}')}:"
-                )
-                self.line(f"acc{r} = t{r}[0]")
-                self.line(f"pos{r} = j{r}")
-                self.close()
-            else:
-                last = load(f"t{r}", "0", each.accumulator)
-                self.line(f"acc{r} = {combined(each, f'acc{r}', last)}")
+            last = load(f"t{r}", "0", each.accumulator)
+            self.line(f"acc{r} = {combined(each, f'acc{r}', last)}")

@@ -64,13 +64,7 @@ def name(kernel: Kernel, **layout: int) -> str:
     return str(dense(kernel, **layout).source("numba").name)
 
 
-# Our extremes are one builder's: each sign and each dtype is met once.
-ALIKE = ("largest_f4", "smallest_f8")
-
-
-@pytest.mark.parametrize(
-    "own", [pytest.param(x, marks=pytest.mark.long) if x in ALIKE else x for x in OWN]
-)
+@pytest.mark.parametrize("own", OWN)
 def test_d5_each_text_of_ours_equals_the_general_one_and_numpy_D5(own: str) -> None:
     kernel, builder = OWN[own]
     special = register(kernel, builder, "numba", own)

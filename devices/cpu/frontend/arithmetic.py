@@ -180,6 +180,14 @@ def least(builder: Any, values: list[Value], sign: str) -> Value:
     return best
 
 
+def extreme(builder: Any, name: str, first: Value, second: Value) -> Value:
+    """LLVM's `maximum` or `minimum` of two floats: it vectorises loops of these."""
+    if first.kind[0] != "f" or second.kind[0] not in "biuf":
+        raise Unsupported(f"[translate] {name} of {first.kind} and {second.kind}")
+    other = convert(builder, second, first.kind)
+    return Value(first.kind, (_intrinsic(builder, name, first.ir, other.ir),))
+
+
 def rounded(builder: Any, name: str, value: Value) -> Value:
     """A function of `ROUNDING` of a float."""
     if value.kind[0] != "f":

@@ -5,6 +5,7 @@ Owns which call emits what: a function gets the walk over the text and the value
 - `pointer_f8(address)` ... one per dtype: int64 -> typed pointer `p`; `p[i]` loads, `p[i] = v`
   stores (`b1` is read and written as uint8). No alignment is assumed.
 - `select(condition, a, b)`: a where the condition holds, else b; both are computed.
+- `largest(a, b)`, `smallest(a, b)` of floats of one type: NaN where one is NaN; -0.0 is below 0.0.
 - `shifted(pointer, k)`: the pointer to element k.
 - `local_f8(32)` ...: a private array of a literal length on the stack, uninitialised.
 - `scalar_f8(scalars, k)` ...: slot k of the scalars (16 bytes each), as a value of that dtype.
@@ -178,6 +179,10 @@ def _select(walk: Any, condition: Value, first: Value, second: Value) -> Value:
     return Value(first.kind, tuple([walk.builder.select(chosen, *pair) for pair in pairs]))
 
 
+def _extreme(name: str) -> Function:
+    return _taking(lambda walk, a, b: arithmetic.extreme(walk.builder, name, a, b))
+
+
 @_taking
 def _shifted(walk: Any, pointer: Value, count: Value) -> Value:
     wide = convert(walk.builder, count, "i8")
@@ -198,6 +203,8 @@ def _of_two(name: str) -> Function:
 
 OWN: dict[str, Function] = {
     "select": _select,
+    "largest": _extreme("maximum"),
+    "smallest": _extreme("minimum"),
     "shifted": _shifted,
     "read_bytes": _read_bytes,
     "stream": _stream,
