@@ -54,6 +54,7 @@ from lazyfuse.runtime.events.decisions import (
 )
 from lazyfuse.runtime.layout.meta_arrays import Array
 from lazyfuse.runtime.numerics import errstate
+from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.scheduling.eager_rules import MIDDLING, small_array
 
 # How many small parts in a row are written to a pending array before it is evaluated.
@@ -148,11 +149,23 @@ def small_result(operands: Sequence[ndarray], size: int) -> Rule | None:
     return SMALL if all(is_there(x) for x in operands) else None
 
 
-def middling_copy(operands: Sequence[ndarray], size: int) -> Rule | None:
-    """A copy of `size` elements of several arrays: at once if they exist and it is no large one."""
-    if size > MIDDLING * options.eager_below:
+def middling_operands(operands: Sequence[ndarray], size: int) -> Rule | None:
+    """Arrays that are read once, for a join or a number: at once if they exist on the CPU and are
+    not large. To record and to launch takes as long as NumPy's loop.
+    """
+    if size > MIDDLING * options.eager_below or devices.current() is not devices.cpu():
         return None
     return MIDDLING_BLOCK if all(is_there(x) for x in operands) else None
+
+
+def small_product(shapes: Sequence[tuple[int, ...]], shape: tuple[int, ...]) -> Rule | None:
+    """A product with a small result, of arrays of at most middling size: at once, on the CPU. Those
+    that are pending are computed first, as a plan would compute them, too.
+    """
+    if size_of(shape) >= options.eager_below or devices.current() is not devices.cpu():
+        return None
+    largest = max([size_of(each) for each in shapes])
+    return MIDDLING_BLOCK if largest <= MIDDLING * options.eager_below else None
 
 
 def is_there(x: ndarray) -> bool:

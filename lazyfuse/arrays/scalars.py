@@ -39,7 +39,7 @@ from lazyfuse.errors import EvaluationError
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.scheduling import escapes, stand_ins
 
-__all__ = ["deliver", "make_scalar", "numbers_stay", "scalar", "value_of"]
+__all__ = ["all_stay", "deliver", "make_scalar", "numbers_stay", "scalar", "value_of"]
 
 
 class scalar(ndarray):  # noqa: N801  # as NumPy spells its scalars
@@ -95,12 +95,17 @@ def numbers_stay() -> Iterator[None]:
         _inside.calls -= 1
 
 
+def all_stay() -> bool:
+    """Whether numbers stay pending wherever they go."""
+    return bool(_inside.calls or config.options.lazy_numbers)
+
+
 def deliver(x: Any, is_alone: bool = True) -> Any:
     """What the user gets for a recorded number: the lazy scalar where only operations of ours take
     it from his function, NumPy's number elsewhere. `is_alone`: it is what a call gives, not a part
     of that.
     """
-    if _inside.calls or config.options.lazy_numbers:
+    if all_stay():
         return x
     frame = user_frame()
     code, names = frame.f_code, frame.f_globals

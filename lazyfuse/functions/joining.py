@@ -14,7 +14,7 @@ import numpy as np
 
 from lazyfuse.arrays import methods
 from lazyfuse.arrays.conversion import to_numpy
-from lazyfuse.arrays.eager_policy import middling_copy
+from lazyfuse.arrays.eager_policy import middling_operands
 from lazyfuse.arrays.ndarray import (
     concrete_value,
     gather,
@@ -33,7 +33,6 @@ from lazyfuse.interop import fallback
 from lazyfuse.interop.fallback import records
 from lazyfuse.registry import OURS, THEIRS, dress, implements
 from lazyfuse.runtime.layout.meta_arrays import Array, joined_order, keep_order
-from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.scheduling.eager_rules import small, small_array
 
 # The most arrays that are joined part by part, by the kernels that compute them.
@@ -105,7 +104,7 @@ def _joined(arrays: Any, axis: Any) -> Any:
         [x if type(x) is np.ndarray else geometry(y) for x, y in zip(arrays, operands, strict=True)]
     )
     size = size_of(shape)
-    if middling_copy(operands, size) and devices.current() is devices.cpu():
+    if middling_operands(operands, size):
         return fallback.run(np.concatenate, "concatenate", (list(arrays), place), {})
     if len(operands) <= PIECES and size and not small(size):
         return recorded(operands, joined(tuple(shapes), place), dtype, perm)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays import mask_selection
-from lazyfuse.arrays.eager_policy import spares_copy
+from lazyfuse.arrays.eager_policy import middling_operands, spares_copy
 from lazyfuse.arrays.exported_memory import read_in_place
 from lazyfuse.arrays.ndarray import (
     SELECTIONS,
@@ -27,6 +27,7 @@ from lazyfuse.arrays.ndarray import (
 )
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import host, is_packed, may_record, reduce_node, shape_of, step
+from lazyfuse.arrays.scalars import all_stay
 from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.linearize import is_even
 from lazyfuse.codegen.graph.node import Node
@@ -117,10 +118,15 @@ def _simple(row: Op, a: Any, axis: Any, dtype: Any, keepdims: Any, *unusual: Any
         if found is not None:
             return found
     x = _source(a, *unusual)
-    axes = _axes(axis, len(shape_of(x)))
+    shape = shape_of(x)
+    axes, kept = _axes(axis, len(shape)), _flag(keepdims)
     if dtype is None and spares_copy(row, (x,)):
         raise Refused
-    return read_in_place(_one, row, x, axis, axes, dtype, _flag(keepdims))
+    # NumPy is as quick to give a number, or positions by rows
+    at_once = (len(axes) == len(shape) and not all_stay()) or row.ufunc is None
+    if at_once and not kept and middling_operands((x,), size_of(shape)):
+        raise Refused
+    return read_in_place(_one, row, x, axis, axes, dtype, kept)
 
 
 def _one(row: Op, x: ndarray, axis: Any, axes: tuple[int, ...], dtype: Any, kept: bool) -> Any:

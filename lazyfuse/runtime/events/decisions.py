@@ -239,8 +239,9 @@ PART_OF_NUMBER = _rule(
     "arrays.eager_policy",
 )  # fmt: skip
 MIDDLING_BLOCK = _rule(
-    EAGER, "middling block", "an update or a join of up to 8 times eager_below elements, which "
-    "are there and, if written, not read by recorded work", "arrays.eager_policy", "eager_below",
+    EAGER, "middling block", "an update, a join or a number of up to 8 times eager_below elements, "
+    "which are there and, if written, not read by recorded work; a small product of such arrays",
+    "arrays.eager_policy", "eager_below",
 )  # fmt: skip
 SMALL_WRITE = _rule(
     EAGER, "small write", "few elements are written, and recorded work reads none of the old ones",
