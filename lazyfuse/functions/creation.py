@@ -32,9 +32,11 @@ from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.interop import chunked_api, device_api, fallback, overrides
 from lazyfuse.registry import implements
+from lazyfuse.runtime.events import numpy_calls
 from lazyfuse.runtime.layout.meta_arrays import Array, byte_strides, packed_order
 from lazyfuse.runtime.placement import devices
 from lazyfuse.runtime.scheduling import stand_ins
+from lazyfuse.runtime.scheduling.eager_rules import MIDDLING
 from lazyfuse.runtime.scheduling.evaluate import note_recorded
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -285,6 +287,8 @@ def _unwritten(found: Array) -> Any:
         return wrap(found)
     if not _has_c_strides(found):
         return _filled(found, 0)
+    if found.size <= MIDDLING * config.options.eager_below:
+        numpy_calls.note_done()  # the next ones are made without a call of Python's
     if found.nbytes < POOLED:
         return wrap(found)
     return wrap(devices.cpu().empty(found.shape, found.dtype))
@@ -328,6 +332,10 @@ def _filled_with(model: Any, value: Any) -> Any:
     lazy = type(value) in (ndarray, scalar)
     if lazy and not value.ndim and not creation(model) and value.dtype in CANONICAL:
         return _recorded(model, node_of(asarray(value).astype(model.dtype)))
+    if lazy and value.ndim and not creation(model):
+        made = _unwritten(model)
+        made[...] = value
+        return made
     real = to_numpy(value)
     if not creation(model) and np.ndim(real) == 0:
         number = np.empty((), model.dtype)

@@ -28,12 +28,12 @@ from lazyfuse.arrays.ndarray import (
     on_storage,
     options,
 )
-from lazyfuse.arrays.nodes import may_be_shared
 from lazyfuse.arrays.scalars import make_scalar, numbers_stay, scalar
-from lazyfuse.arrays.storage import CANONICAL, Storage, is_evaluated
+from lazyfuse.arrays.storage import CANONICAL, Storage
 from lazyfuse.codegen.graph.node import Node, topological
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.table import ops
+from lazyfuse.codegen.table.op import Op
 from lazyfuse.interop import fallback
 from lazyfuse.runtime.events import numpy_calls
 from lazyfuse.runtime.layout.meta_arrays import ORIGIN, packed_layout
@@ -46,18 +46,10 @@ LARGEST: Final = 1 << 12
 """Bytes of a constant that a template keeps."""
 VAST: Final = 1 << 27
 """Elements from which a recorded result asks whether there is memory (flush.VAST)."""
-AT_ONCE: Final = 8
-"""Updates of blocks of so many times `eager_below` elements may run at once (eager_updates.py)."""
 
 
 class _Refused(Exception):
     """A call has done something that no template says."""
-
-
-def _waits(x: Any) -> bool:
-    if x._eager is not None:
-        return False
-    return not is_evaluated(x._storage.node if x._node is None else x._node)
 
 
 class _Trace:
@@ -65,7 +57,6 @@ class _Trace:
 
     def __init__(self) -> None:
         self.operands: list[Any] = []
-        self.waiting: list[bool] = []  # whether the operand itself is pending
         self.nodes: list[Node] = []  # of each operand, what stands for its values
         self.eager: set[int] = set()  # which operands are: recorded work reads copies of them
         self._made: dict[int, Any] = {}
@@ -76,7 +67,6 @@ class _Trace:
         kind = type(value)
         if kind in OURS:
             if id(value) not in self._made:
-                self.waiting.append(_waits(value))
                 self._made[id(value)] = made = self._array(value)
                 self.operands.append(made)
             return self._made[id(value)]
@@ -111,9 +101,6 @@ class _Trace:
             if now is not before and id(holder) not in met:
                 if at in self.eager:
                     raise _Refused
-                small = size_of(now.shape) <= AT_ONCE * options.eager_below
-                if small and any(self.waiting) and not self.waiting[at]:
-                    raise _Refused  # updates by a row and a column run at once
                 found.append((at, now))
             met.add(id(holder))
         return found
@@ -124,19 +111,40 @@ def named_place(where: Any, name: str) -> SourceLocation:
     return SourceLocation.like(where, name=name)
 
 
-def called_name(theirs: Any, before: dict[str, int]) -> str | bool | None:
+def called_name(
+    theirs: Any, before: dict[str, int], noted: list[tuple[Op, Any]]
+) -> str | bool | None:
     """The name under which NumPy's calls of a function are counted; True: they are not; None: C is
     not to make them. For C.
 
-    `before`: how often NumPy's functions had run before a call of ours.
+    `before`: how often NumPy's functions had run before a call of ours; `noted`: the operations
+    that it recorded and ran, with their arguments. NumPy gives the bits of exact ones.
     """
     name = getattr(theirs, "__name__", None)
     if name is None or name in fallback.WRITTEN or name in fallback.CALLBACKS:
         return None
+    if noted:
+        return _public_name(theirs) if all(_is_numpys(*each) for each in noted) else None
     ran = [each for each, n in numpy_calls.by_name().items() if n > before.get(each, 0)]
     if not ran:  # None: done in another way than NumPy's
         return True if numpy_calls.is_done() else None
-    return ran[0] if len(ran) == 1 else numpy_calls.name_of(theirs)
+    return ran[0] if len(ran) == 1 else _public_name(theirs)
+
+
+def _public_name(theirs: Any) -> str:
+    """The name under which calls are counted of a function, or of what it is in NumPy's modules."""
+    for home in (np, np.linalg, np.fft):
+        public = getattr(home, theirs.__name__, None)
+        if getattr(public, "__wrapped__", public) is theirs:
+            return numpy_calls.name_of(public)
+    return numpy_calls.name_of(theirs)
+
+
+def _is_numpys(op: Op, arg: Any) -> bool:
+    """Whether NumPy's function gives the bits of an operation in any kernel."""
+    if op.kind == "map":
+        return op.is_exact(arg.ins[0])
+    return op.kind != "host" and op.pure
 
 
 def traced(
@@ -218,8 +226,6 @@ def _template(trace: _Trace, result: Any, function: Any) -> Any:
     places: dict[int, int] = {}
     for at, node in enumerate(trace.nodes):
         places.setdefault(id(node), at)
-    if writes and any(id(root) in places for root in roots):
-        raise _Refused  # two arrays may share values or not: Python decides before it writes
     numbers: list[Node] = []
     steps: list[tuple[Any, ...]] = []
     named: dict[int, tuple[str]] = {}
@@ -289,7 +295,7 @@ def _numbered(shown: tuple[Any, ...], places: dict[int, int], given: int) -> tup
     if place < given:  # an operand's: whether a copy shares it depends on who has made it
         if kind != AN_ARRAY:
             raise _Refused
-        return SHARED, place, may_be_shared
+        return SHARED, place
     return kind, place
 
 

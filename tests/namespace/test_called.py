@@ -12,6 +12,7 @@ import pytest
 import lazyfuse as lf
 from lazyfuse import config
 from lazyfuse.arrays import base
+from lazyfuse.runtime.scheduling import evaluate
 from tests.arrays.test_steps import followed
 
 pytestmark = pytest.mark.skipif(not base.COMPILED, reason="only the native extension follows calls")
@@ -67,6 +68,76 @@ def test_values_and_dtypes_are_numpys(name: str, dtype: str) -> None:
     assert np.asarray(x).tobytes() == values.tobytes()
 
 
+@pytest.mark.parametrize("name", CALLS)
+def test_operands_that_wait_are_evaluated_first(name: str) -> None:
+    expected = CALLS[name](np, VALUES * 2 + 1)
+    x = evaluated()
+    done = followed()
+    for _ in range(6):
+        found = CALLS[name](lf, x * 2 + 1)
+        pairs = zip(found, expected, strict=True) if type(found) is tuple else [(found, expected)]
+        for ours, theirs in pairs:
+            assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+            assert np.asarray(ours).tobytes() == np.asarray(theirs).tobytes()
+    assert followed() > done
+
+
+def test_operands_that_wait_warn_once() -> None:
+    x = evaluated(np.abs(VALUES))
+    for _ in range(6):
+        with pytest.warns(RuntimeWarning, match="divide by zero") as told:
+            lf.take(x / 0, [0, 1], axis=0)
+        assert len(told) == 1
+
+
+BOTH: dict[str, Callable[..., Any]] = {
+    "nanmean": lambda xp, x: xp.nanmean(x),
+    "nanmean of rows": lambda xp, x: xp.nanmean(x, axis=1),
+    "nanmax": lambda xp, x: xp.nanmax(x, axis=0),
+    "nanstd": lambda xp, x: xp.nanstd(x),
+    "nanvar": lambda xp, x: xp.nanvar(x, axis=0, ddof=1),
+    "average": lambda xp, x: xp.average(x[2:], weights=abs(x[2:])),
+    "tensordot": lambda xp, x: xp.tensordot(x, x[1], 1),
+    "einsum": lambda xp, x: xp.einsum("ij,ij->i", x, x),
+}
+
+
+@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize("holes", [0, 1, 2])
+@pytest.mark.parametrize("waits", [False, True])
+def test_both_ways_give_the_same(name: str, holes: int, waits: bool) -> None:
+    """Calls that look at values are done by our function or by NumPy's, whichever is quicker:
+    values, types and warnings are the same.
+    """
+    values = VALUES.copy()
+    values[3 : 3 + holes] = np.nan
+    values[:, 4 : 4 + holes] = np.nan
+    values[: 2 * holes, 9] = np.inf
+
+    def told(xp: Any, x: Any) -> tuple[Any, ...]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = BOTH[name](xp, x * 3 if waits else x)
+            values = np.asarray(found)
+        messages = [(each.category, str(each.message), each.lineno) for each in caught]
+        return type(found) is xp.ndarray, values.dtype, values.tobytes(), messages
+
+    expected, x = told(np, values), evaluated(values)
+    for _ in range(20):
+        assert told(lf, x) == expected
+
+
+def test_numbers_of_evaluated_arrays_are_numpys() -> None:
+    x = evaluated()
+    runs = evaluate.counters["evaluations"]
+    for _ in range(6):
+        found = x.max(), x.sum(), lf.argmin(x), lf.min(x)
+    assert evaluate.counters["evaluations"] == runs
+    assert found == (VALUES.max(), VALUES.sum(), VALUES.argmin(), VALUES.min())
+    with config.options(lazy_numbers=True):
+        assert type(x.sum()) is not np.float64
+
+
 def test_c_has_numpy_do_them_and_counts_them() -> None:
     def counted() -> int:
         return sum([n for (name, _, _), n in lf.fallbacks().items() if name == "linalg.cond"])
@@ -95,6 +166,23 @@ def test_what_is_part_of_our_functions_is_not_counted() -> None:
             call()
         assert followed() >= done + 4
         assert lf.fallbacks() == before
+
+
+def test_whole_writes_share_values_until_one_is_written() -> None:
+    for values in (VALUES, (VALUES + 1j * VALUES)):
+        kept = []
+        for turn in range(6):
+            source, target = evaluated(values), evaluated(values * 0)
+            target[...] = source if turn % 2 else source.real
+            target[0, 0] = 7
+            source[1, 1] = 8
+            kept.append((np.asarray(target), np.asarray(source)))
+        for turn, (target, source) in enumerate(kept):
+            expected = values * 0 + (values if turn % 2 else values.real)
+            expected[0, 0] = 7
+            assert target.tobytes() == expected.tobytes()
+            assert source[1, 1] == 8
+            assert source[0, 0] == values[0, 0]
 
 
 def test_results_have_memory_of_their_own() -> None:

@@ -54,11 +54,8 @@ int is_taken_over(PyObject *result)
         }
         return count > 0 && at == count;
     }
-    if (IS_ARRAY(result)) {
-        return ((Core *)result)->base == NULL || ((Core *)result)->base == Py_None;
-    }
     if (!IS_REAL(result)) {
-        return is_plain_number(result);
+        return IS_ARRAY(result) || is_plain_number(result);
     }
     PyArrayObject *a = (PyArrayObject *)result;
     return PyArray_SIZE(a) > 0 && plain_type(a) >= 0 && PyArray_ISWRITEABLE(a) &&

@@ -89,6 +89,20 @@ static PyObject *part_again(PyObject *operand, PyObject *view)
     return (PyObject *)part;
 }
 
+/* As nodes.may_be_shared: whether a copy may have the values of a node; -1: an error. */
+static int may_be_shared(PyObject *node)
+{
+    PyObject *op = NODE(node, op), *value = NODE(node, value);
+    if (op == hooks.view_op || (IS_REAL(value) && !PyArray_ISWRITEABLE((PyArrayObject *)value))) {
+        return 0;
+    }
+    PyObject *name = PyObject_GetAttr(op, name_name);
+    int found = name == NULL ? -1 : PyUnicode_CompareWithASCIIString(name, "real") != 0 &&
+        PyUnicode_CompareWithASCIIString(name, "imag") != 0;
+    Py_XDECREF(name);
+    return found;
+}
+
 /* What the call gives (new). */
 static PyObject *result_again(PyObject *result, PyObject *const *operands, PyObject *const *values)
 {
@@ -124,17 +138,28 @@ static PyObject *result_again(PyObject *result, PyObject *const *operands, PyObj
     if (kind == A_NUMBER) {
         return from_node(Py_NewRef(values[at]));
     }
-    if (kind == SHARED) {
-        PyObject *may = PyObject_CallOneArg(PyTuple_GET_ITEM(result, 2), values[at]);
-        Py_XDECREF(may);
-        if (may != Py_True) {
-            return NULL;
-        }
+    if (kind == SHARED && may_be_shared(values[at]) <= 0) {
+        return NULL;
     }
     PyObject *done = PyObject_CallOneArg(hooks.note, values[at]);
     x = done == NULL ? NULL : array_alone(NULL, values[at]);
     Py_XDECREF(done);
     return x;
+}
+
+/* Marks the values that a result is made of. */
+static void mark_needed(PyObject *result, char *needed)
+{
+    long kind = PyLong_AsLong(PyTuple_GET_ITEM(result, 0));
+    PyObject *of = PyTuple_GET_ITEM(result, 1);
+    if (kind == A_TUPLE || kind == A_LIST) {
+        for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(of); at++) {
+            mark_needed(PyTuple_GET_ITEM(of, at), needed);
+        }
+    }
+    else if (kind == AN_ARRAY || kind == A_NUMBER || kind == SHARED) {
+        needed[PyLong_AsSsize_t(of)] = 1;
+    }
 }
 
 /* A number of a template (new). */
@@ -158,6 +183,14 @@ static int values_again(const Template *from, const Call *call, PyObject *const 
         values[made] = input_of((Core *)operands[made]);
         if (values[made] == NULL) {
             return PyErr_Occurred() ? -1 : 0;
+        }
+    }
+    for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(from->writes); at++) {
+        PyObject *pair = PyTuple_GET_ITEM(from->writes, at);
+        Py_ssize_t of = PyLong_AsSsize_t(PyTuple_GET_ITEM(pair, 1));
+        int may = of >= count ? 1 : may_be_shared(values[of]); /* an operand's values */
+        if (may <= 0) {
+            return may;
         }
     }
     for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(from->numbers); at++) {
@@ -219,11 +252,18 @@ PyObject *template_follow(PyObject *made, Call *call, PyObject *const *args)
     }
     int done = values_again(&from, call, args, values);
     done = lock ? unlock_writes(done) : done;
-    if (done > 0) {
+    if (done > 0) { /* a number is evaluated now: what only it reads must have no other holder */
+        char needed[MOST_VALUES] = {0};
+        mark_needed(from.result, needed);
+        for (int at = 0; at < MOST_VALUES; at++) {
+            if (!needed[at]) {
+                Py_CLEAR(values[at]);
+            }
+        }
         result = result_again(from.result, operands, values);
     }
-    for (int at = 0; at < MOST_VALUES && values[at] != NULL; at++) {
-        Py_DECREF(values[at]);
+    for (int at = 0; at < MOST_VALUES; at++) {
+        Py_XDECREF(values[at]);
     }
     for (int at = 0; at < count; at++) {
         Py_DECREF(operands[at]);

@@ -4,7 +4,9 @@
 
 #include <string.h>
 
-enum { LIMIT = 4096, SLOTS = 2 * LIMIT, LATER = 256 };
+enum { LIMIT = 4096, SLOTS = 2 * LIMIT, LATER = 256, FEW = 65 };
+/* How much longer than the least time that is remembered the next one may take. */
+static const double FORGETS = 1.05;
 
 /* A call that was met before. */
 typedef struct {
@@ -15,6 +17,8 @@ typedef struct {
     PyObject *template; /* NULL: none yet */
     PyObject *called; /* the name under which calls are counted, if they are NumPy's at once; True */
     int reads; /* such a call was made on arrays that cannot be written: it writes to none */
+    int compares; /* such a call records, too, and has been done when it returns */
+    double seconds[2]; /* the least of late that our function took, and NumPy's; 0: not known */
     PyObject **held;
     uint64_t words[];
 } Step;
@@ -101,6 +105,16 @@ static int waits(PyObject *x)
     return node != NULL && IS_NODE(node) && is_pending(node);
 }
 
+/* Whether a result waits, or one of several. */
+static int waits_among(PyObject *result)
+{
+    int found = IS_ARRAY(result) && waits(result);
+    for (Py_ssize_t at = 0; PyTuple_CheckExact(result) && at < PyTuple_GET_SIZE(result); at++) {
+        found |= waits_among(PyTuple_GET_ITEM(result, at));
+    }
+    return found;
+}
+
 /* Whether an array has the node of an operand, as a copy that shares its values. */
 static int shares_node(const Call *call, PyObject *x)
 {
@@ -136,7 +150,7 @@ static int has_recorded(const Call *call, PyObject *result, int noted)
         return waits(result) || (IS_ARRAY(result) && shares_node(call, result));
     }
     for (int at = 0; result == Py_None && at < call->operands_count; at++) {
-        if (waits(call->operands[at])) {
+        if (waits(call->operands[at]) || shares_node(call, call->operands[at])) {
             return 1;
         }
     }
@@ -188,26 +202,91 @@ static int trace(const Call *call, uint64_t hash, PyObject *function, PyObject *
 typedef struct {
     long notes;
     PyObject *calls; /* of NumPy's functions, by name */
+    PyObject *noted; /* operations that are recorded meanwhile, with their arguments */
+    PyObject *outer; /* the same of a call around it, or NULL */
 } Done;
 
 /* `theirs`: the function of NumPy that may have run; NULL: none, and no calls are asked for. */
 static int look_at_done(Done *done, PyObject *theirs)
 {
-    *done = (Done){notes_made, theirs == NULL ? NULL : PyObject_CallNoArgs(hooks.calls_counted)};
-    return theirs != NULL && done->calls == NULL ? -1 : 0;
+    *done = (Done){.notes = notes_made};
+    if (theirs == NULL) {
+        return 0;
+    }
+    done->calls = PyObject_CallNoArgs(hooks.calls_counted);
+    done->noted = PyList_New(0);
+    if (done->calls == NULL || done->noted == NULL) {
+        return -1;
+    }
+    done->outer = operations_noted;
+    operations_noted = Py_NewRef(done->noted);
+    return 0;
 }
 
-/* Notes that NumPy does such a call at once, if it has: nothing was recorded, all operands have
-   their values, the results are arrays and numbers. 1: it does, 0: it does not, -1: an error. */
+/* Ends what `look_at_done` has begun: what was noted counts for the call around, too. */
+static void end_done(Done *done)
+{
+    if (operations_noted != NULL && operations_noted == done->noted) {
+        Py_SETREF(operations_noted, done->outer);
+        if (done->outer != NULL) {
+            PyObject *kind, *error, *trace;
+            PyErr_Fetch(&kind, &error, &trace);
+            if (PyList_SetSlice(done->outer, PY_SSIZE_T_MAX, PY_SSIZE_T_MAX, done->noted) < 0) {
+                PyErr_Clear();
+            }
+            PyErr_Restore(kind, error, trace);
+        }
+    }
+    else { /* calls of other threads came in between */
+        Py_XDECREF(done->outer);
+    }
+    Py_XDECREF(done->noted);
+    Py_XDECREF(done->calls);
+}
+
+/* Whether an operand waits. */
+static int waits_below(const Call *call)
+{
+    int at = 0;
+    while (at < call->operands_count && !waits(call->operands[at])) {
+        at++;
+    }
+    return at < call->operands_count;
+}
+
+/* Evaluates the operands that wait; -1 with an exception. */
+static int settle(const Call *call)
+{
+    PyObject *nodes = PyList_New(0);
+    for (int at = 0; nodes != NULL && at < call->operands_count; at++) {
+        if (waits(call->operands[at]) && PyList_Append(nodes, node_below(call->operands[at])) < 0) {
+            Py_CLEAR(nodes);
+        }
+    }
+    PyObject *const given[] = {nodes, hooks.gather_rule};
+    PyObject *done = nodes == NULL || hooks.gather_rule == NULL ? NULL
+        : PyList_GET_SIZE(nodes) == 0 ? Py_NewRef(Py_None) : evaluate_nodes(NULL, given, 2);
+    Py_XDECREF(done);
+    Py_XDECREF(nodes);
+    return done == NULL ? -1 : 0;
+}
+
+/* Notes that NumPy may do such a call at once: it has, or all that was recorded is done, exactly;
+   all operands have their values now, the results are arrays and numbers. 1: it may, 0: it may not,
+   -1: an error. */
 static int note_called(const Call *call, Step *step, PyObject *theirs, PyObject *result,
                        const Done *before)
 {
-    if (theirs == NULL || call->waits || !is_taken_over(result) || notes_made != before->notes) {
+    if (theirs == NULL || !is_taken_over(result) || waits_among(result) || waits_below(call)) {
         return 0;
     }
-    PyObject *name = PyObject_CallFunctionObjArgs(hooks.called_name, theirs, before->calls, NULL);
+    PyObject *name = PyObject_CallFunctionObjArgs(
+        hooks.called_name, theirs, before->calls, before->noted, NULL);
     if (name != NULL && name != Py_None) {
         Py_XSETREF(step->called, name);
+        step->compares = notes_made != before->notes;
+        step->seconds[0] = step->seconds[1] = 0;
+        step->visits = 0;
         return 1;
     }
     Py_XDECREF(name);
@@ -221,10 +300,15 @@ static int learn(const Call *call, uint64_t hash, PyObject *const *objects, PyOb
     if (tracing_thread != 0) { /* another thread's call, begun meanwhile: later */
         return 0;
     }
+    Step *step;
     if (!call->is_settled && has_recorded(call, result, notes_made != before->notes)) {
-        return trace(call, hash, objects[0], args, count, names);
+        int failed = trace(call, hash, objects[0], args, count, names);
+        step = *place_of(call, hash);
+        if (failed || step == NULL || step->visits >= 0) {
+            return failed;
+        }
     }
-    Step *step = *place_of(call, hash);
+    step = *place_of(call, hash);
     int done = step == NULL ? 1 : note_called(call, step, objects[1], result, before);
     if (done == 0) {
         step->visits = -LATER;
@@ -245,8 +329,20 @@ static PyObject *again(Step *step, Call *call, PyObject *theirs, PyObject *const
     else if (step->called != NULL && theirs != NULL) {
         PyObject *name = Py_NewRef(step->called);
         uint64_t hash = step->hash;
+        int reads = step->reads;
         /* some of NumPy's functions copy indices that cannot be written (take: ten times as long) */
-        found = call_numpy(theirs, args, count, names, !step->reads);
+        for (int at = 0; at < call->operands_count; at++) {
+            Py_INCREF(call->operands[at]); /* an evaluation may run code of others */
+        }
+        if (settle(call) == 0) {
+            found = call_numpy(theirs, args, count, names, !reads);
+        }
+        else if (PyErr_ExceptionMatches(PyExc_Exception)) {
+            PyErr_Clear(); /* Python meets it again */
+        }
+        for (int at = 0; at < call->operands_count; at++) {
+            Py_DECREF(call->operands[at]);
+        }
         step = *place_of(call, hash);
         if (found != NULL) {
             if (name != Py_True) {
@@ -258,12 +354,38 @@ static PyObject *again(Step *step, Call *call, PyObject *theirs, PyObject *const
         }
         else if (step != NULL) {
             step->visits = -LATER; /* it gives something else now, or fails */
-            step->reads = 0;
+            step->reads = step->compares = 0;
             Py_CLEAR(step->called);
         }
         Py_DECREF(name);
     }
     followed += found != NULL;
+    return found;
+}
+
+/* A call that our function and NumPy's both do to the end: by the one that was quicker of late. The
+   other is tried at each visit that is a power of two. `args`: the function is the first's. */
+static PyObject *quicker(Step *step, Call *call, PyObject *const *functions,
+                         PyObject *const *args, size_t flags, PyObject *names)
+{
+    int visit = step->visits = step->visits >= LATER ? FEW : step->visits + 1;
+    int tries = (visit & (visit - 1)) == 0;
+    int which = step->seconds[1] == 0 || (step->seconds[0] != 0 &&
+                (step->seconds[1] < step->seconds[0]) != tries);
+    uint64_t hash = step->hash;
+    double began = seconds_now();
+    PyObject *found = which == 0 ? NULL
+        : again(step, call, functions[1], args, PyVectorcall_NARGS(flags), names);
+    if (found == NULL && !PyErr_Occurred()) {
+        which = 0;
+        found = PyObject_Vectorcall(functions[0], args, flags, names);
+    }
+    double took = seconds_now() - began;
+    step = *place_of(call, hash);
+    if (step != NULL && step->compares) {
+        double least = step->seconds[which] * FORGETS;
+        step->seconds[which] = least == 0 || took < least ? took : least;
+    }
     return found;
 }
 
@@ -292,6 +414,10 @@ PyObject *step_function(PyObject *function, PyObject *theirs, PyObject *const *a
     if (step == NULL && (step = step_new(&call, hash)) == NULL) {
         return PyObject_Vectorcall(function, args, flags, names);
     }
+    if (step->compares && theirs != NULL) {
+        PyObject *const functions[] = {function, theirs};
+        return quicker(step, &call, functions, args, flags, names);
+    }
     if (step->template != NULL || step->called != NULL) {
         PyObject *found = again(step, &call, theirs, args, count, names);
         return found != NULL || PyErr_Occurred()
@@ -301,7 +427,7 @@ PyObject *step_function(PyObject *function, PyObject *theirs, PyObject *const *a
     for (int at = 0; learns && at < call.operands_count; at++) {
         Py_INCREF(call.operands[at]); /* those in a list may leave it during the call */
     }
-    Done before = {0, NULL};
+    Done before = {0};
     PyObject *const objects[] = {function, theirs};
     PyObject *result = learns && look_at_done(&before, theirs) < 0
         ? NULL : PyObject_Vectorcall(function, args, flags, names);
@@ -312,7 +438,7 @@ PyObject *step_function(PyObject *function, PyObject *theirs, PyObject *const *a
     for (int at = 0; learns && at < call.operands_count; at++) {
         Py_DECREF(call.operands[at]);
     }
-    Py_XDECREF(before.calls);
+    end_done(&before);
     return result;
 }
 

@@ -120,6 +120,8 @@ class Pending:
 
     def note(self, node: Node) -> None:
         """Called once for each recorded node; may evaluate what was recorded before it."""
+        if not _is_pending(node):
+            return
         where = node.location
         raises = False
         if where is not None:
