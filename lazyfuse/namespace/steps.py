@@ -42,6 +42,7 @@ from lazyfuse.runtime.scheduling.stand_ins import Looked, stand_in, tracing
 
 AN_ARRAY, A_NUMBER, A_PART, AN_OPERAND, NOTHING, A_TUPLE, A_LIST, SHARED = range(8)  # as in tape.h
 MOST_VALUES: Final = 64  # of a template, as in tape.h
+MOST_NOTED: Final = 1024  # operations of a call, as in notes.c
 LARGEST: Final = 1 << 12
 """Bytes of a constant that a template keeps."""
 VAST: Final = 1 << 27
@@ -124,7 +125,8 @@ def called_name(
     if name is None or name in fallback.WRITTEN or name in fallback.CALLBACKS:
         return None
     if noted:
-        return _public_name(theirs) if all(_is_numpys(*each) for each in noted) else None
+        exact = len(noted) <= MOST_NOTED and all(_is_numpys(*each) for each in noted)
+        return _public_name(theirs) if exact else None
     ran = [each for each, n in numpy_calls.by_name().items() if n > before.get(each, 0)]
     if not ran:  # None: done in another way than NumPy's
         return True if numpy_calls.is_done() else None

@@ -79,6 +79,9 @@ int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count
 /* The memory of an array, evaluated, as the first exporter gets it (new); NULL without an
    exception: Python exports it. */
 PyObject *lend_result(Core *x);
+/* Gives an array values of its own, where it shares those of a node: 1, 0: it does not so plainly,
+   -1: an error. */
+int own_values(Core *x);
 extern PyTypeObject HolderType;
 /* The values (new) that NumPy's function reduces at once, by its code in
    reductions.c; NULL without an exception: Python does it. */

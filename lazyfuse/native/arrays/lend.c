@@ -103,17 +103,15 @@ static PyObject *exports_of(PyObject *array)
     return exports;
 }
 
-/* As `Storage.detach`, where nothing has looked at the block yet: it gets a copy of values that it
-   shares, with a node of its own. -1: an error. */
-static int take_copy(PyObject *storage)
+/* A leaf over a copy of the values of a node that something else refers to as well (new); NULL
+   without an exception: nothing else does, or the values are not so plain. */
+static PyObject *copied_leaf(PyObject *node)
 {
-    PyObject *node = STORAGE(storage, node);
     PyArrayObject *value = IS_NODE(node) ? (PyArrayObject *)NODE(node, value) : NULL;
     if (value == NULL || !is_held_beyond(node, 1) || NODE(node, resident) != Py_None ||
-        NODE(node, perm) != Py_None || STORAGE(storage, value) != Py_None ||
-        STORAGE(storage, exports) != Py_None || !IS_REAL(value) || plain_type(value) < 0 ||
+        NODE(node, perm) != Py_None || !IS_REAL(value) || plain_type(value) < 0 ||
         !PyArray_ISCARRAY_RO(value)) {
-        return 0;
+        return NULL;
     }
     PyObject *room = large_room(PyArray_NDIM(value), PyArray_DIMS(value), plain_type(value));
     PyObject *own = room == NULL ? NULL : leaf_of((PyArrayObject *)room);
@@ -125,10 +123,35 @@ static int take_copy(PyObject *storage)
         memcpy(to, from, bytes);
         Py_END_ALLOW_THREADS
         Py_DECREF(value);
-        Py_XSETREF(STORAGE(storage, node), own);
     }
     Py_XDECREF(room);
-    return own == NULL ? -1 : 0;
+    return own;
+}
+
+/* As `Storage.detach`, where nothing has looked at the block yet: it gets a copy of values that it
+   shares, with a node of its own. -1: an error. */
+static int take_copy(PyObject *storage)
+{
+    int fresh = STORAGE(storage, value) == Py_None && STORAGE(storage, exports) == Py_None;
+    PyObject *own = fresh ? copied_leaf(STORAGE(storage, node)) : NULL;
+    if (own != NULL) {
+        Py_XSETREF(STORAGE(storage, node), own);
+    }
+    return own == NULL && PyErr_Occurred() ? -1 : 0;
+}
+
+int own_values(Core *x)
+{
+    if (x->node == NULL || x->node == Py_None) {
+        return 0;
+    }
+    PyObject *before = x->node, *own = copied_leaf(before);
+    if (own != NULL && x->node == before) { /* other threads ran during the copy */
+        Py_SETREF(x->node, own);
+        return 1;
+    }
+    Py_XDECREF(own);
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 /* As `Storage.lend`, at first: the array that other code gets (new); NULL without an exception: not

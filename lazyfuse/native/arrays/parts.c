@@ -85,6 +85,13 @@ PyObject *index_array(PyObject *list)
     return made;
 }
 
+/* The values of an array that are there (borrowed), or what is no array; NULL: it waits. */
+static PyObject *values_here(PyObject *x)
+{
+    PyObject *found = IS_ARRAY(x) ? values_of(x) : x;
+    return found == NULL && EAGER(x) == Py_None ? (PyObject *)present_values((Core *)x) : found;
+}
+
 /* What a key with arrays of indices, lists of them and masks means to NumPy. */
 typedef struct {
     PyObject *key; /* new */
@@ -96,11 +103,12 @@ typedef struct {
 static int take_fancy(PyObject *part, PyArrayObject *whole, npy_intp *picked, Fancy *fancy,
                       PyObject **to)
 {
-    PyObject *found = IS_ARRAY(part) ? values_of(part) : part;
+    PyObject *found = values_here(part);
     if (found != NULL && IS_REAL(found)) {
         PyArrayObject *where = (PyArrayObject *)found;
         int is_mask = PyArray_TYPE(where) == NPY_BOOL;
-        if (!is_plain_index(where)) {
+        if (!is_plain_index(where) ||
+            (is_mask && IS_ARRAY(part) && EAGER(part) == Py_None)) { /* large: Python's loops */
             return 0;
         }
         npy_intp size = PyArray_SIZE(where);
@@ -257,11 +265,10 @@ int is_same_part(Core *self, PyArrayObject *whole, const Geometry *g, PyObject *
            memcmp(PyArray_STRIDES(real), g->strides, g->nd * sizeof(npy_intp)) == 0;
 }
 
-/* NumPy's object for a value that is written: a number, or the values of a small array (borrowed);
-   NULL: Python does it, also where NumPy warns of imaginary parts that are lost. */
+/* NumPy's object for a value that is written: a number, or values that are there (borrowed); NULL: Python does it, also where NumPy warns of imaginary parts that are lost. */
 static PyObject *written_value(PyObject *value, PyArrayObject *to)
 {
-    PyObject *found = IS_ARRAY(value) ? values_of(value) : value;
+    PyObject *found = values_here(value);
     int is_complex;
     if (found == NULL) {
         return NULL;
@@ -332,10 +339,19 @@ static int set_fancy(Core *self, PyArrayObject *whole, PyObject *key, PyObject *
     Fancy fancy;
     npy_intp limit = eager_below();
     limit *= limit < NPY_MAX_INTP / MIDDLING ? MIDDLING : 1;
-    if (right == NULL || !is_private(self) || !read_fancy(key, whole, limit, &fancy)) {
+    if (right == NULL || !read_fancy(key, whole, limit, &fancy)) {
         return 0;
     }
-    int done = set_items(self, whole, fancy.key, right, fancy.most);
+    int done = 0;
+    Py_INCREF(right);
+    if (!is_private(self) && PyArray_SIZE(whole) <= limit && (done = own_values(self)) > 0) {
+        whole = present_values(self);
+        done = 0;
+    }
+    if (done == 0 && whole != NULL && is_private(self)) {
+        done = set_items(self, whole, fancy.key, right, fancy.most);
+    }
+    Py_DECREF(right);
     Py_DECREF(fancy.key);
     return done;
 }

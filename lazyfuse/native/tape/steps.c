@@ -4,9 +4,11 @@
 
 #include <string.h>
 
-enum { LIMIT = 4096, SLOTS = 2 * LIMIT, LATER = 256, FEW = 65 };
+enum { LIMIT = 4096, SLOTS = 2 * LIMIT, LATER = 256, FEW = 65, FEWER = 64 };
 /* How much longer than the least time that is remembered the next one may take. */
 static const double FORGETS = 1.05;
+/* How many times as long a way may take that is tried at all visits to be tried. */
+static const double FAR = 2;
 
 /* A call that was met before. */
 typedef struct {
@@ -364,14 +366,15 @@ static PyObject *again(Step *step, Call *call, PyObject *theirs, PyObject *const
 }
 
 /* A call that our function and NumPy's both do to the end: by the one that was quicker of late. The
-   other is tried at each visit that is a power of two. `args`: the function is the first's. */
+   other is tried at visits that are powers of two, seldom if it takes much longer. */
 static PyObject *quicker(Step *step, Call *call, PyObject *const *functions,
                          PyObject *const *args, size_t flags, PyObject *names)
 {
     int visit = step->visits = step->visits >= LATER ? FEW : step->visits + 1;
-    int tries = (visit & (visit - 1)) == 0;
-    int which = step->seconds[1] == 0 || (step->seconds[0] != 0 &&
-                (step->seconds[1] < step->seconds[0]) != tries);
+    double ours = step->seconds[0], numpys = step->seconds[1];
+    int is_near = ours < FAR * numpys && numpys < FAR * ours;
+    int tries = (visit & (visit - 1)) == 0 && (is_near || visit % FEWER == 0);
+    int which = numpys == 0 || (ours != 0 && (numpys < ours) != tries);
     uint64_t hash = step->hash;
     double began = seconds_now();
     PyObject *found = which == 0 ? NULL
