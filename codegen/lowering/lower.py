@@ -491,18 +491,11 @@ class Job:
         return outputs, tuple(range(self.caller_arrays, self.caller_arrays + count))
 
     def methods(self, ordered: str) -> tuple[str, ...]:
+        """How a row's reductions are combined, those whose order counts by `ordered`."""
         return tuple(
-            ordered if is_ordered(each) else _free_method(each) for each in self.kernel.reductions
+            ordered if is_ordered(each) else "seek" if is_argument(each) else "scalar"
+            for each in self.kernel.reductions
         )
-
-
-def _free_method(reduction: Reduce) -> str:
-    """How to combine in any order: LLVM vectorises one accumulator for integers and extremes."""
-    if is_argument(reduction):
-        return "seek"
-    kind = reduction.accumulator[0]
-    plain = kind in "biu" or (kind == "f" and reduction.op in ("minimum", "maximum"))
-    return "scalar" if plain else "fold"
 
 
 def _positions(shape: Ints, reduced: tuple[bool, ...]) -> Ints:

@@ -22,10 +22,9 @@ class KernelVariant:
     `outer`: for each loop around the core, whether it is over a reduced axis.
     `classes`: for each array, its stride on the last loop: "0", "1", "-" (-1) or "s" (any).
     `methods`: for each reduction of a row, how a run is combined: "tree" (NumPy's pairwise sum),
-    "chain" (one after the other), "scalar" (in any order, one accumulator), "fold" (in any order,
-    halving a buffer) or "seek" (the best value, then its position). `long`: a tree's runs may
-    exceed RUN_BLOCK elements. `stream`: dense stores of a map go past the caches, where the
-    language supports it.
+    "chain" (one after the other), "scalar" (in any order, one accumulator) or "seek" (the best
+    value, then its position). `long`: a tree's runs may exceed RUN_BLOCK elements. `stream`: dense
+    stores of a map go past the caches, where the language supports it.
     """
 
     core: str

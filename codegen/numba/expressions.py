@@ -110,11 +110,21 @@ def better(reduction: Reduce, value: str, best_value: str) -> str:
 
 
 def extreme(reduction: Reduce, first: str, second: str) -> str:
-    """The better one of two real numbers for argmin or argmax; NaN where one is NaN."""
-    least = reduction.op == "argmin"
+    """The better one of two real numbers; NaN where one is NaN."""
+    least = reduction.op in ("argmin", "fmin")
     if reduction.accumulator[0] == "f":
         return f"{_EXTREMES['minimum' if least else 'maximum']}({first}, {second})"
     return f"{'min' if least else 'max'}({first}, {second})"
+
+
+def skips_nan(reduction: Reduce) -> bool:
+    """Whether a reduction of floats gives NaN only where there is nothing else."""
+    return ops.TABLE[f"reduce:{reduction.op}"].skips_nan and reduction.accumulator[0] == "f"
+
+
+def worst(reduction: Reduce) -> str:
+    """What no float is worse than, for a reduction that skips NaN."""
+    return typed("np.inf" if reduction.op == "fmin" else "-np.inf", reduction.accumulator)
 
 
 def identity(reduction: Reduce, of_value: bool = False) -> str:

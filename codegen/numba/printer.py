@@ -17,11 +17,9 @@ from lazyfuse.codegen.numba import helpers as numba_helpers
 from lazyfuse.codegen.numba.expressions import NumbaValues, combined, identity, load, number, stored
 from lazyfuse.devices.base import Source
 
-# Elements of a run that are evaluated at once where none of its reductions is a pairwise sum. The
-# same number of partial results ("lanes") is combined side by side, and joined at the run's end.
-LANES = 256
-FEW_LANES, SHORT_ROW = 64, 2048
-# The same where one accumulator serves, which LLVM makes vectors of.
+# Elements of a run that are evaluated at once where it may end early, and where one accumulator
+# serves, which LLVM makes vectors of.
+CHECKED = 256
 ONE_RUN = 1 << 14
 # Elements of a streamed map that are computed at once, into a buffer in the first cache.
 STREAMED = 512
@@ -51,7 +49,11 @@ class Printer(LoopText):
         super().__init__(kernel, form)
         self.values = NumbaValues(kernel)
         self.independent = interleave.statement(kernel)
-        self.folds = [r for r, method in enumerate(form.methods) if method == "fold"]
+        self.skipping = [
+            r
+            for r, method in enumerate(form.methods)
+            if method == "scalar" and expressions.skips_nan(kernel.reductions[r])
+        ]
         self.seeks = (
             []
             if form.ragged
@@ -66,10 +68,8 @@ class Printer(LoopText):
         self.streamed = [k for k in stores if form.classes[k] == "1"]
         self.gathered = self.strided() if form.core in ("map", "row") and not form.ragged else []
         self.block = leaf_sums.LEAF if self.leafwise else RUN_BLOCK
-        if self.folds and not {"tree", "chain"} & set(form.methods):
-            self.block = LANES
-        elif set(form.methods) == {"scalar"} and not self.gathered:
-            self.block = LANES if self.may_stop() else ONE_RUN
+        if set(form.methods) == {"scalar"} and not self.gathered:
+            self.block = CHECKED if self.may_stop() else ONE_RUN
 
     # Text
 
@@ -256,8 +256,8 @@ class Printer(LoopText):
         if self.leafwise:
             leaf_sums.start_row(self)
             return
-        if self.folds:
-            self.line("lanes = 0")
+        for r in self.skipping:
+            self.line(f"most{r}, seen{r} = {expressions.worst(self.kernel.reductions[r])}, 0")
         for r in self.seeks:
             self.line(f"found{r}, at{r} = {identity(self.kernel.reductions[r], True)}, -1")
 
@@ -265,9 +265,11 @@ class Printer(LoopText):
         if self.leafwise:
             leaf_sums.end_row(self)
             return
-        if self.folds:
-            self.line("width = lanes")
-            self.fold()
+        for r in self.skipping:
+            each = self.kernel.reductions[r]
+            self.begin("if", f"seen{r} != 0")
+            self.line(f"acc{r} = {combined(each, f'acc{r}', f'most{r}')}")
+            self.close()
         for r in self.seeks:
             self.line(f"j{r} = where_{self.outer} + at{r} * sw_{self.last}")
             self.keep(r, f"found{r}", f"j{r}")
@@ -277,24 +279,10 @@ class Printer(LoopText):
         self.line("break")
         self.close()
 
-    def blocks(self, total: str) -> None:
-        if not self.folds:
-            super().blocks(total)
-            return
-        # each row's lanes are folded: few lanes for short rows
-        self.line(f"block = {FEW_LANES} if {total} < {SHORT_ROW} else {self.block}")
-        self.line("low = 0")
-        self.begin("while", f"low < {total}")
-        self.one_block("block", total)
-        self.line("low += block")
-        self.close()
-
     def joined(self, r: int, first: str, second: str) -> str:
         return combined(self.kernel.reductions[r], first, second)
 
     def evaluate(self) -> None:
-        if not self.leafwise:
-            self.start_lanes()
         if self.variant.ragged:
             self.fill_pieces()
         else:
@@ -319,6 +307,12 @@ class Printer(LoopText):
         self.compute()
         for r, each in enumerate(self.kernel.reductions):
             value = self.values.cast(each.value, each.accumulator)
+            if r in self.skipping:
+                self.line(f"c{r} = {value}")
+                self.line(f"seen{r} |= c{r} == c{r}")
+                kept = f"select(c{r} == c{r}, c{r}, {expressions.worst(each)})"
+                self.line(f"most{r} = {expressions.extreme(each, f'most{r}', kept)}")
+                continue
             if self.variant.methods[r] == "scalar":
                 self.line(f"acc{r} = {combined(each, f'acc{r}', value)}")
                 continue
@@ -332,12 +326,6 @@ class Printer(LoopText):
                     here = "here + i" if done else f"where_{self.outer} + (low + i)"
                     self.line(f"w{r} = {here} * sw_{self.last}")
                     self.keep(r, f"c{r}", f"w{r}")
-                continue
-            if self.variant.methods[r] == "fold":
-                before = load(f"t{r}", slot, each.accumulator)
-                self.line(
-                    f"t{r}[{slot}] = {stored(combined(each, before, value), each.accumulator)}"
-                )
                 continue
             if self.source_pointer(r) is None:
                 self.line(f"t{r}[{slot}] = {stored(value, each.accumulator)}")
@@ -403,35 +391,3 @@ class Printer(LoopText):
         self.close()
         self.line(f"at{r} = low + first")
         self.close()
-
-    def start_lanes(self) -> None:
-        """Initialise the lanes that this run uses for the first time."""
-        if not self.folds:
-            return
-        self.open("for i in range(lanes, count):")
-        self.line(_INDEPENDENT)
-        for r in self.folds:
-            each = self.kernel.reductions[r]
-            self.line(f"t{r}[i] = {stored(identity(each), each.accumulator)}")
-        self.close()
-        self.line("lanes = max(lanes, count)")
-
-    def fold(self) -> None:
-        """Halve the lanes until one remains: every step is a map, and so vectorises."""
-        self.open("while width > 1:")
-        self.line("half = width >> 1")
-        self.line("rest = width - half")
-        self.open("for i in range(half):")
-        self.line(_INDEPENDENT)
-        for r in self.folds:
-            each = self.kernel.reductions[r]
-            first = load(f"t{r}", "i", each.accumulator)
-            second = load(f"t{r}", "rest + i", each.accumulator)
-            self.line(f"t{r}[i] = {stored(combined(each, first, second), each.accumulator)}")
-        self.close()
-        self.line("width = rest")
-        self.close()
-        for r in self.folds:
-            each = self.kernel.reductions[r]
-            last = load(f"t{r}", "0", each.accumulator)
-            self.line(f"acc{r} = {combined(each, f'acc{r}', last)}")
