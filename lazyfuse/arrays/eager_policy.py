@@ -55,6 +55,7 @@ from lazyfuse.runtime.events.decisions import (
 from lazyfuse.runtime.layout.meta_arrays import Array
 from lazyfuse.runtime.numerics import errstate
 from lazyfuse.runtime.placement import devices
+from lazyfuse.runtime.scheduling import evaluate
 from lazyfuse.runtime.scheduling.eager_rules import MIDDLING, small_array
 
 # How many small parts in a row are written to a pending array before it is evaluated.
@@ -158,14 +159,26 @@ def middling_operands(operands: Sequence[ndarray], size: int) -> Rule | None:
     return MIDDLING_BLOCK if all(is_there(x) for x in operands) else None
 
 
-def small_product(shapes: Sequence[tuple[int, ...]], shape: tuple[int, ...]) -> Rule | None:
+def small_product(
+    operands: Sequence[ndarray], shapes: Sequence[tuple[int, ...]], shape: tuple[int, ...]
+) -> Rule | None:
     """A product with a small result, of arrays of at most middling size: at once, on the CPU. Those
     that are pending are computed first, as a plan would compute them, too.
     """
     if size_of(shape) >= options.eager_below or devices.current() is not devices.cpu():
         return None
+    if any(map(is_in_chunks, operands)):
+        return None
     largest = max([size_of(each) for each in shapes])
     return MIDDLING_BLOCK if largest <= MIDDLING * options.eager_below else None
+
+
+def is_in_chunks(value: Any) -> bool:
+    """Whether a value is an array in chunks: it may be larger than memory."""
+    if type(value) is not ndarray or evaluate.in_chunks is None:
+        return False
+    node = value._node if value._storage is None else value._storage.node
+    return node is not None and node.value is None and evaluate.in_chunks(node)
 
 
 def is_there(x: ndarray) -> bool:

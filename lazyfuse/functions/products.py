@@ -72,7 +72,7 @@ def _at_once(operands: Sequence[ndarray], shape: Shape) -> Rule | None:
     """
     if rule := small_result(operands, size_of(shape)):
         return rule
-    if rule := small_product([shape_of(x) for x in operands], shape):
+    if rule := small_product(operands, [shape_of(x) for x in operands], shape):
         return rule
     if not any(_is_shared(x) for x in operands):
         return None
@@ -247,7 +247,9 @@ def _recorded(subscripts: str, operands: Sequence[Any], optimize: Any) -> Any:
     shape = tuple([sizes[size] for size in shape])
     path = optimize or _work(subscripts, shown) >= WORTH_A_PATH
     function = functools.partial(_contracted, subscripts) if path else _plain(subscripts)
-    if small_result(arrays, size_of(shape)) or small_product([x.shape for x in shown], shape):
+    if small_result(arrays, size_of(shape)) or small_product(
+        arrays, [x.shape for x in shown], shape
+    ):
         if not path:
             numpy_calls.note_done()
         found = fallback.call(function, [gather(x) for x in arrays], {})

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lazyfuse.arrays.base import NATIVE
+from lazyfuse.arrays.eager_policy import is_in_chunks
 from lazyfuse.arrays.ndarray import export, ndarray, wrap
 from lazyfuse.devices.base import ALONE, Source
 from lazyfuse.loops import kinds
@@ -40,7 +41,6 @@ from lazyfuse.loops.ufuncs import addresses
 from lazyfuse.loops.values import View
 from lazyfuse.runtime.layout.meta_arrays import address
 from lazyfuse.runtime.placement import devices
-from lazyfuse.runtime.scheduling import evaluate
 
 _ENTRY = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 _LEAST, _MOST = 1 << 13, 1 << 21
@@ -333,14 +333,6 @@ def _depth() -> int:
     while frame is not None:
         free, frame = free - 1, frame.f_back
     return min(max(free, 0), _DEEPEST)
-
-
-def is_in_chunks(value: Any) -> bool:
-    """Whether a value is an array in chunks: it may be larger than memory."""
-    if type(value) is not ndarray or evaluate.in_chunks is None:
-        return False
-    node = value._node if value._storage is None else value._storage.node
-    return node is not None and node.value is None and evaluate.in_chunks(node)
 
 
 def _how(kind: Any) -> str:

@@ -20,9 +20,10 @@ from typing import Any
 
 from lazyfuse.arrays.base import NATIVE
 from lazyfuse.arrays.conversion import FOREIGN  # noqa: F401  (completes the array type)
+from lazyfuse.arrays.eager_policy import is_in_chunks
 from lazyfuse.devices.caches import register
 from lazyfuse.loops import kinds
-from lazyfuse.loops.entering import TABLE_ADDRESS, Version, is_in_chunks
+from lazyfuse.loops.entering import TABLE_ADDRESS, Version
 from lazyfuse.loops.items import MARK, Items, Listed, cut, form, items_of, length
 from lazyfuse.loops.kinds import OTHER, RANGE, UNBOUND
 from lazyfuse.loops.leaving import copied

@@ -417,6 +417,9 @@ PyObject *step_function(PyObject *function, PyObject *theirs, PyObject *const *a
     if (step == NULL && (step = step_new(&call, hash)) == NULL) {
         return PyObject_Vectorcall(function, args, flags, names);
     }
+    if (step->called != NULL && call.waits && !is_alone()) { /* chunks may be pending */
+        return PyErr_Occurred() ? NULL : PyObject_Vectorcall(function, args, flags, names);
+    }
     if (step->compares && theirs != NULL) {
         PyObject *const functions[] = {function, theirs};
         return quicker(step, &call, functions, args, flags, names);
