@@ -165,11 +165,9 @@ def NAME(meta, scalars):
 """
 
 
-def _whole(op: str, dtype: str, result: str) -> Kernel:
-    return Kernel(1, (dtype,), (), (), (), (Reduce(op, 0, result, result),), (True,))
-
+_COUNT = Kernel(1, ("b1",), (), (), (), (Reduce("add", 0, "i8", "i8"),), (True,))
 
 OWN: dict[str, tuple[Kernel, Builder]] = {
-    "count_true": (_whole("add", "b1", "i8"), _count_true),
+    "count_true": (_COUNT, _count_true),
 }
 """The texts for numba that come with lazyfuse; used once registered."""

@@ -140,16 +140,6 @@ def has_bits_of_its_own(op: Op, operands: Sequence[Any]) -> bool:
     )
 
 
-def small_result(operands: Sequence[ndarray], size: int) -> Rule | None:
-    """A call whose result has `size` elements: at once if that is small and the operands exist.
-
-    Small arrays are never recorded, but operations on this one would be if it was recorded.
-    """
-    if size >= options.eager_below:
-        return None
-    return SMALL if all(is_there(x) for x in operands) else None
-
-
 def middling_operands(operands: Sequence[ndarray], size: int) -> Rule | None:
     """Arrays that are read once, for a join or a number: at once if they exist on the CPU and are
     not large. To record and to launch takes as long as NumPy's loop.
@@ -162,12 +152,15 @@ def middling_operands(operands: Sequence[ndarray], size: int) -> Rule | None:
 def small_product(
     operands: Sequence[ndarray], shapes: Sequence[tuple[int, ...]], shape: tuple[int, ...]
 ) -> Rule | None:
-    """A product with a small result, of arrays of at most middling size: at once, on the CPU. Those
-    that are pending are computed first, as a plan would compute them, too.
+    """A product with a small result: at once if the operands exist, for operations on the result
+    would be recorded if it was. On the CPU also if they are of at most middling size: those that
+    are pending are computed first, as a plan would compute them, too.
     """
-    if size_of(shape) >= options.eager_below or devices.current() is not devices.cpu():
+    if size_of(shape) >= options.eager_below:
         return None
-    if any(map(is_in_chunks, operands)):
+    if all(is_there(x) for x in operands):
+        return SMALL
+    if devices.current() is not devices.cpu() or any(map(is_in_chunks, operands)):
         return None
     largest = max([size_of(each) for each in shapes])
     return MIDDLING_BLOCK if largest <= MIDDLING * options.eager_below else None

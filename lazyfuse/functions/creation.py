@@ -329,15 +329,16 @@ def full(
 
 
 def _filled_with(model: Any, value: Any) -> Any:
-    lazy = type(value) in (ndarray, scalar)
-    if lazy and not value.ndim and not creation(model) and value.dtype in CANONICAL:
-        return _recorded(model, node_of(asarray(value).astype(model.dtype)))
-    if lazy and value.ndim and not creation(model):
-        made = _unwritten(model)
-        made[...] = value
-        return made
+    records = not creation(model)
+    if records and type(value) in (ndarray, scalar):
+        if value.ndim:
+            made = _unwritten(model)
+            made[...] = value
+            return made
+        if value.dtype in CANONICAL:
+            return _recorded(model, node_of(asarray(value).astype(model.dtype)))
     real = to_numpy(value)
-    if not creation(model) and np.ndim(real) == 0:
+    if records and np.ndim(real) == 0:
         number = np.empty((), model.dtype)
         stand_ins.speak_of(real, model.dtype)
         np.copyto(number, real, casting="unsafe")

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from lazyfuse.arrays.conversion import to_numpy
-from lazyfuse.arrays.eager_policy import small_product, small_result
+from lazyfuse.arrays.eager_policy import small_product
 from lazyfuse.arrays.ndarray import (
     caller,
     concrete_value,
@@ -70,8 +70,6 @@ def _at_once(operands: Sequence[ndarray], shape: Shape) -> Rule | None:
     are operands that have to be computed first; or other code may change an operand's memory, and
     copying it for later would take longer than most products with it (a matrix and a vector).
     """
-    if rule := small_result(operands, size_of(shape)):
-        return rule
     if rule := small_product(operands, [shape_of(x) for x in operands], shape):
         return rule
     if not any(_is_shared(x) for x in operands):
@@ -247,9 +245,7 @@ def _recorded(subscripts: str, operands: Sequence[Any], optimize: Any) -> Any:
     shape = tuple([sizes[size] for size in shape])
     path = optimize or _work(subscripts, shown) >= WORTH_A_PATH
     function = functools.partial(_contracted, subscripts) if path else _plain(subscripts)
-    if small_result(arrays, size_of(shape)) or small_product(
-        arrays, [x.shape for x in shown], shape
-    ):
+    if small_product(arrays, [x.shape for x in shown], shape):
         if not path:
             numpy_calls.note_done()
         found = fallback.call(function, [gather(x) for x in arrays], {})

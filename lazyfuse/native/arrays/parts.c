@@ -265,7 +265,8 @@ int is_same_part(Core *self, PyArrayObject *whole, const Geometry *g, PyObject *
            memcmp(PyArray_STRIDES(real), g->strides, g->nd * sizeof(npy_intp)) == 0;
 }
 
-/* NumPy's object for a value that is written: a number, or values that are there (borrowed); NULL: Python does it, also where NumPy warns of imaginary parts that are lost. */
+/* NumPy's object for a value that is written: a number, or values that are there (borrowed); NULL:
+   Python does it, also where NumPy warns of imaginary parts that are lost. */
 static PyObject *written_value(PyObject *value, PyArrayObject *to)
 {
     PyObject *found = values_here(value);

@@ -59,8 +59,10 @@ extern unsigned long tracing_thread;
 /* Whether this thread's call is being traced: what it records is none of the program's. */
 int is_tracing(void);
 extern long notes_made; /* operations that were recorded */
-/* While a call is learnt: the operations that it records, with their arguments; else NULL. */
+/* While a call is learnt: the operations that its thread records, with their arguments; else
+   NULL. */
 extern PyObject *operations_noted;
+extern unsigned long noting_thread;
 
 /* ----------------------------------------------------------------------------------------- walk */
 

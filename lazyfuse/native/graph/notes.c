@@ -206,6 +206,7 @@ static PyObject *pending_here(Notes *self)
 
 long notes_made;
 PyObject *operations_noted;
+unsigned long noting_thread;
 
 enum { MOST_NOTED = 1024 };
 
@@ -239,7 +240,8 @@ static PyObject *notes_call(PyObject *callable, PyObject *const *args, size_t co
         Py_RETURN_NONE;
     }
     notes_made++;
-    if (operations_noted != NULL && note_operation(args[0]) < 0) {
+    if (operations_noted != NULL && noting_thread == PyThread_get_thread_ident() &&
+        note_operation(args[0]) < 0) {
         return NULL;
     }
     PyObject *pending = pending_here(self);

@@ -31,20 +31,6 @@ int is_chosen(PyObject *elided, PyObject *nodes, PyObject *roots)
     return fits;
 }
 
-/* The nodes at these positions (new). */
-static PyObject *nodes_at(PyObject *positions, PyObject *nodes)
-{
-    PyObject *found = PyList_New(0);
-    for (Py_ssize_t at = 0; found != NULL && at < PyTuple_GET_SIZE(positions); at++) {
-        PyObject *node = PyList_GetItem(
-            nodes, PyLong_AsSsize_t(PyTuple_GET_ITEM(positions, at)));
-        if (node == NULL || PyList_Append(found, node) < 0) {
-            Py_CLEAR(found);
-        }
-    }
-    return found;
-}
-
 /* What is watched of an elided node: `elision.Watch` (new). */
 static PyObject *watch_of(PyObject *node, PyObject *rule, PyObject *state, PyObject *position,
                           PyObject *noted)

@@ -387,6 +387,19 @@ PyObject *replay_find(PyObject *roots, PyObject *table, PyObject *recorded, PyOb
     return found;
 }
 
+PyObject *nodes_at(PyObject *positions, PyObject *nodes)
+{
+    PyObject *found = PyList_New(0);
+    for (Py_ssize_t at = 0; found != NULL && at < PyTuple_GET_SIZE(positions); at++) {
+        PyObject *node = PyList_GetItem(
+            nodes, PyLong_AsSsize_t(PyTuple_GET_ITEM(positions, at)));
+        if (node == NULL || PyList_Append(found, node) < 0) {
+            Py_CLEAR(found);
+        }
+    }
+    return found;
+}
+
 /* What roots and the other pending operations read is one graph, and its key decides which of the
    others are computed along. */
 static PyObject *choice_in(Graph *graph, PyObject *roots, PyObject *all, PyObject *choices,
@@ -417,14 +430,7 @@ static PyObject *choice_in(Graph *graph, PyObject *roots, PyObject *all, PyObjec
         Py_XDECREF(bytes);
         return found;
     }
-    PyObject *places = PyTuple_GET_ITEM(choice, 1), *more = PyList_New(0);
-    for (Py_ssize_t i = 0; more != NULL && i < PyTuple_GET_SIZE(places); i++) {
-        PyObject *node = PyList_GetItem(
-            graph->order, PyLong_AsSsize_t(PyTuple_GET_ITEM(places, i)));
-        if (node == NULL || PyList_Append(more, node) < 0) {
-            Py_CLEAR(more);
-        }
-    }
+    PyObject *more = nodes_at(PyTuple_GET_ITEM(choice, 1), graph->order);
     found = more == NULL ? NULL : PyTuple_Pack(2, PyTuple_GET_ITEM(choice, 0), more);
     Py_XDECREF(more);
     Py_DECREF(bytes);

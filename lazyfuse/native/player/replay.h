@@ -117,6 +117,8 @@ PyObject *elided_begin(PyObject *elided, PyObject *nodes, PyObject *recorded);
 /* Watches what is alive of it; -1: an error. */
 int elided_end(PyObject *watches);
 
+/* The nodes at these positions (new). */
+PyObject *nodes_at(PyObject *positions, PyObject *nodes);
 /* Looks an evaluation up. None: Python looks at it (`among`: since other operations are pending
    that may be computed along). (key, pins): the table does not have it. (kept, nodes, values,
    (blocks, addresses)): it can be played. */

@@ -215,20 +215,21 @@ static int look_at_done(Done *done, PyObject *theirs)
     if (theirs == NULL) {
         return 0;
     }
-    done->calls = PyObject_CallNoArgs(hooks.calls_counted);
     done->noted = PyList_New(0);
-    if (done->calls == NULL || done->noted == NULL) {
+    if (done->noted == NULL) {
         return -1;
     }
-    done->outer = operations_noted;
+    done->outer = operations_noted; /* this thread's, before Python runs and another may begin */
     operations_noted = Py_NewRef(done->noted);
-    return 0;
+    noting_thread = PyThread_get_thread_ident();
+    done->calls = PyObject_CallNoArgs(hooks.calls_counted);
+    return done->calls == NULL ? -1 : 0;
 }
 
 /* Ends what `look_at_done` has begun: what was noted counts for the call around, too. */
 static void end_done(Done *done)
 {
-    if (operations_noted != NULL && operations_noted == done->noted) {
+    if (done->noted != NULL && operations_noted == done->noted) {
         Py_SETREF(operations_noted, done->outer);
         if (done->outer != NULL) {
             PyObject *kind, *error, *trace;
@@ -238,9 +239,6 @@ static void end_done(Done *done)
             }
             PyErr_Restore(kind, error, trace);
         }
-    }
-    else { /* calls of other threads came in between */
-        Py_XDECREF(done->outer);
     }
     Py_XDECREF(done->noted);
     Py_XDECREF(done->calls);
@@ -267,7 +265,7 @@ static int settle(const Call *call)
     }
     PyObject *const given[] = {nodes, hooks.gather_rule};
     PyObject *done = nodes == NULL || hooks.gather_rule == NULL ? NULL
-        : PyList_GET_SIZE(nodes) == 0 ? Py_NewRef(Py_None) : evaluate_nodes(NULL, given, 2);
+        : evaluate_nodes(NULL, given, 2);
     Py_XDECREF(done);
     Py_XDECREF(nodes);
     return done == NULL ? -1 : 0;
@@ -333,17 +331,11 @@ static PyObject *again(Step *step, Call *call, PyObject *theirs, PyObject *const
         uint64_t hash = step->hash;
         int reads = step->reads;
         /* some of NumPy's functions copy indices that cannot be written (take: ten times as long) */
-        for (int at = 0; at < call->operands_count; at++) {
-            Py_INCREF(call->operands[at]); /* an evaluation may run code of others */
-        }
-        if (settle(call) == 0) {
+        if (!call->waits || settle(call) == 0) {
             found = call_numpy(theirs, args, count, names, !reads);
         }
         else if (PyErr_ExceptionMatches(PyExc_Exception)) {
             PyErr_Clear(); /* Python meets it again */
-        }
-        for (int at = 0; at < call->operands_count; at++) {
-            Py_DECREF(call->operands[at]);
         }
         step = *place_of(call, hash);
         if (found != NULL) {
@@ -429,7 +421,8 @@ PyObject *step_function(PyObject *function, PyObject *theirs, PyObject *const *a
         return found != NULL || PyErr_Occurred()
             ? found : PyObject_Vectorcall(function, args, flags, names);
     }
-    int learns = ++step->visits >= after;
+    int learns = ++step->visits >= after &&
+        (operations_noted == NULL || noting_thread == PyThread_get_thread_ident());
     for (int at = 0; learns && at < call.operands_count; at++) {
         Py_INCREF(call.operands[at]); /* those in a list may leave it during the call */
     }
