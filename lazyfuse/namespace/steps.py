@@ -12,6 +12,7 @@ Owns the making of templates; stand_ins.py has the stand-ins.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import types
 from collections.abc import Callable
@@ -112,20 +113,19 @@ def named_place(where: Any, name: str) -> SourceLocation:
     return SourceLocation.like(where, name=name)
 
 
-def called_name(
-    theirs: Any, before: dict[str, int], noted: list[tuple[Op, Any]]
-) -> str | bool | None:
+def called_name(theirs: Any, before: dict[str, int], noted: list[Any]) -> str | bool | None:
     """The name under which NumPy's calls of a function are counted; True: they are not; None: C is
     not to make them. For C.
 
-    `before`: how often NumPy's functions had run before a call of ours; `noted`: the operations
-    that it recorded and ran, with their arguments. NumPy gives the bits of exact ones.
+    `before`: how often NumPy's functions had run before a call of ours; `noted`: each operation
+    that it recorded and ran, and its argument. NumPy gives the bits of exact ones.
     """
     name = getattr(theirs, "__name__", None)
     if name is None or name in fallback.WRITTEN or name in fallback.CALLBACKS:
         return None
     if noted:
-        exact = len(noted) <= MOST_NOTED and all(_is_numpys(*each) for each in noted)
+        each = zip(noted[::2], noted[1::2], strict=True)
+        exact = len(noted) <= 2 * MOST_NOTED and all(itertools.starmap(_is_numpys, each))
         return _public_name(theirs) if exact else None
     ran = [each for each, n in numpy_calls.by_name().items() if n > before.get(each, 0)]
     if not ran:  # None: done in another way than NumPy's

@@ -210,15 +210,16 @@ unsigned long noting_thread;
 
 enum { MOST_NOTED = 1024 };
 
-/* Notes an operation with its argument, and the pending ones below it. -1: an error. */
+/* Notes an operation and its argument, one after the other, and the pending ones below it: a list
+   grows without a collection, so that no finaliser evaluates the graph meanwhile. -1: an error. */
 static int note_operation(PyObject *node)
 {
-    if (!is_pending(node) || PyList_GET_SIZE(operations_noted) > MOST_NOTED) {
+    if (!is_pending(node) || PyList_GET_SIZE(operations_noted) > 2 * MOST_NOTED) {
         return 0;
     }
-    PyObject *src = NODE(node, src), *pair = PyTuple_Pack(2, NODE(node, op), NODE(node, arg));
-    int failed = pair == NULL ? -1 : PyList_Append(operations_noted, pair);
-    Py_XDECREF(pair);
+    PyObject *src = NODE(node, src);
+    int failed = PyList_Append(operations_noted, NODE(node, op)) < 0 ||
+                 PyList_Append(operations_noted, NODE(node, arg)) < 0 ? -1 : 0;
     for (Py_ssize_t at = 0; failed == 0 && at < PyTuple_GET_SIZE(src); at++) {
         failed = note_operation(PyTuple_GET_ITEM(src, at));
     }

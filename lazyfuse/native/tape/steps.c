@@ -274,7 +274,7 @@ static int settle(const Call *call)
 /* Notes that NumPy may do such a call at once: it has, or all that was recorded is done, exactly;
    all operands have their values now, the results are arrays and numbers. 1: it may, 0: it may not,
    -1: an error. */
-static int note_called(const Call *call, Step *step, PyObject *theirs, PyObject *result,
+static int note_called(const Call *call, uint64_t hash, PyObject *theirs, PyObject *result,
                        const Done *before)
 {
     if (theirs == NULL || !is_taken_over(result) || waits_among(result) || waits_below(call)) {
@@ -282,15 +282,20 @@ static int note_called(const Call *call, Step *step, PyObject *theirs, PyObject 
     }
     PyObject *name = PyObject_CallFunctionObjArgs(
         hooks.called_name, theirs, before->calls, before->noted, NULL);
-    if (name != NULL && name != Py_None) {
-        Py_XSETREF(step->called, name);
-        step->compares = notes_made != before->notes;
-        step->seconds[0] = step->seconds[1] = 0;
-        step->visits = 0;
+    if (name == NULL || name == Py_None) {
+        Py_XDECREF(name);
+        return name == NULL ? -1 : 0;
+    }
+    Step *step = *place_of(call, hash); /* Python has run: the table may be another */
+    if (step == NULL) {
+        Py_DECREF(name);
         return 1;
     }
-    Py_XDECREF(name);
-    return name == NULL ? -1 : 0;
+    Py_XSETREF(step->called, name);
+    step->compares = notes_made != before->notes;
+    step->seconds[0] = step->seconds[1] = 0;
+    step->visits = 0;
+    return 1;
 }
 
 /* Notes what came of a call that was met often enough; -1 with an exception. */
@@ -308,9 +313,10 @@ static int learn(const Call *call, uint64_t hash, PyObject *const *objects, PyOb
             return failed;
         }
     }
+    int done = *place_of(call, hash) == NULL ? 1
+        : note_called(call, hash, objects[1], result, before);
     step = *place_of(call, hash);
-    int done = step == NULL ? 1 : note_called(call, step, objects[1], result, before);
-    if (done == 0) {
+    if (done == 0 && step != NULL) {
         step->visits = -LATER;
     }
     return done < 0 ? -1 : 0;
