@@ -97,8 +97,9 @@ class Later(Protocol):
         """
 
 
-Crew = tuple[int, int, int, int]
-"""The address of the loop over chunks, of the code that shares it, of the team, and its helpers."""
+Crew = tuple[int, int, int, int, object]
+"""The address of the loop over chunks, of the code that shares it, of the team, its helpers, and
+what holds the team."""
 
 
 class Bound(NamedTuple):

@@ -67,7 +67,9 @@ if not _builds_opencl():
     sys.modules["pyopencl"] = None  # type: ignore[assignment]  # importing it fails from now on
 
 from lazyfuse import config  # noqa: E402  # reads the environment when it is imported
+from lazyfuse.runtime.execution import concurrency  # noqa: E402
 from lazyfuse.runtime.placement import devices  # noqa: E402  # reads the environment when it is imported
+from lazyfuse.runtime.scheduling import evaluate  # noqa: E402
 from tests import global_state, opencl_builds, reached  # noqa: E402
 
 _REACHED = "reached"  # the name of a test's property with what its programs reached
@@ -103,6 +105,7 @@ def at_home() -> None:
 def leaves_global_state_alone() -> Iterator[None]:
     """Name the test that changes what other tests find."""
     before = global_state.snapshot()
+    concurrency.share = 0.0  # another test had threads: evaluations would expect them for a while
     yield
     found = global_state.changes(before)
     global_state.usual_error_state()
@@ -115,6 +118,15 @@ def objects_of_others_are_not_traversed() -> None:
     """Collections pass over 15,000 tests and all modules, which took a quarter of the time."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def without_chunks_after() -> Iterator[None]:
+    """Evaluations look for chunks once there have been any; other tests count without that."""
+    before = evaluate.chunked, evaluate.in_chunks
+    yield
+    gc.collect()
+    evaluate.chunked, evaluate.in_chunks = before
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)

@@ -41,7 +41,7 @@ def in_c(
     if count == 1:
         return Bound(rows)
     additions = launch.elements * weight
-    alone = work.loop(chunks)[0], 0, 0, 0
+    alone = work.loop(chunks)[0], 0, 0, 0, None
     if additions < work.threads_above:
         return Bound(rows, alone)
 
@@ -53,7 +53,7 @@ def in_c(
         crew = work.native.team(helpers)
         if crew is None:
             return None
-        return alone[0], crew.loaded[0].address, crew.address, helpers
+        return alone[0], crew.loaded[0].address, crew.address, helpers, crew
 
     return Bound(rows, threads)
 

@@ -42,7 +42,8 @@ FOLLOWED_LINALG = "norm vector_norm matrix_norm multi_dot matrix_power".split()
 FOLLOWED_FFT = "fftshift ifftshift".split()
 """Decomposed functions of `numpy.fft`."""
 
-_rebound: dict[types.FunctionType, types.FunctionType] = {}
+Copies = dict[types.FunctionType, types.FunctionType]
+_rebound: Copies = {}
 register(
     "functions.decompositions.rebound", _rebound.__len__, None, None, "one for each such function"
 )
@@ -82,8 +83,8 @@ class _Module:
         return found
 
 
-def _translate(theirs: Any) -> Any:
-    """The replacement of one global in NumPy's code, for lazyfuse arrays."""
+def _translate(theirs: Any, made: Copies | None = None) -> Any:
+    """The replacement of one global in NumPy's code, for lazyfuse arrays; `made`: see `rebind`."""
     if isinstance(theirs, types.ModuleType):
         return _Module(theirs) if theirs.__name__.startswith("numpy") else theirs
     try:
@@ -95,7 +96,7 @@ def _translate(theirs: Any) -> Any:
     if isinstance(theirs, np.ufunc):
         return ufunc_of(theirs)
     if isinstance(theirs, types.FunctionType):
-        return rebind(theirs) if theirs.__module__.startswith("numpy") else theirs
+        return rebind(theirs, made) if theirs.__module__.startswith("numpy") else theirs
     if hasattr(theirs, "_implementation") and callable(theirs):
         return fallback.wrap_function(theirs)
     return theirs
@@ -108,20 +109,29 @@ def _names(code: types.CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
-def rebind(function: types.FunctionType) -> types.FunctionType:
-    """A copy of NumPy's Python `function` that works on lazyfuse arrays."""
-    known = _rebound.get(function)
+def rebind(function: types.FunctionType, made: Copies | None = None) -> types.FunctionType:
+    """A copy of NumPy's Python `function` that works on lazyfuse arrays.
+
+    `made`: the copies that are being made. They become known together, once all are whole: an
+    interrupt in between leaves none, and no other thread meets one without its globals.
+    """
+    known = _rebound.get(function) or (made or {}).get(function)
     if known is not None:
         return known
+    if made is None:
+        made = {}
+        copy = rebind(function, made)
+        _rebound.update(made)
+        return copy
     # with the package set, the search for the user's source line skips these frames too
     inside = {"__name__": __name__, "__package__": PACKAGE}
     scope: dict[str, Any] = {"__builtins__": __builtins__, **inside}
     copy = with_globals(function, scope)
-    _rebound[function] = copy  # before its globals are replaced: functions may be recursive
+    made[function] = copy  # before its globals are replaced: functions may be recursive
     theirs = function.__globals__
-    scope.update(
-        {name: _translate(theirs[name]) for name in _names(function.__code__) if name in theirs}
-    )
+    for name in _names(function.__code__):
+        if name in theirs:
+            scope[name] = _translate(theirs[name], made)
     return copy
 
 

@@ -113,6 +113,17 @@ class ReboundFunctions:
         known = self._functions.get(id(function))
         if known is not None:
             return known[1]
+        count = len(self._functions)
+        try:
+            return self._copied(function)
+        except BaseException:  # an interrupt: copies that are not whole are made again
+            for half in list(self._functions)[count:]:
+                del self._functions[half]
+            for names in self._names.values():
+                names.seen.clear()
+            raise
+
+    def _copied(self, function: FunctionType) -> FunctionType:
         names = self._names.get(id(function.__globals__))
         if names is None:
             names = self._names[id(function.__globals__)] = _Names(function.__globals__)

@@ -20,16 +20,6 @@ dask = pytest.importorskip("dask", reason="the extra `dask` is not installed")
 pytest.importorskip("dask.array")
 
 from lazyfuse.devices.dask import device  # noqa: E402  # after the skip
-from lazyfuse.runtime.scheduling import evaluate  # noqa: E402  # after the skip
-
-
-@pytest.fixture(autouse=True, scope="module")
-def without_chunks_after() -> Iterator[None]:
-    """Evaluations look for chunks once there have been any; other tests count without that."""
-    before = evaluate.chunked, evaluate.in_chunks
-    yield
-    gc.collect()
-    evaluate.chunked, evaluate.in_chunks = before
 
 
 @pytest.fixture

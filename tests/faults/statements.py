@@ -31,6 +31,11 @@ STATEMENTS = (
     "{x}[1:-1] = np.roll({y} - 1.0, {j})[1:-1] * 0.5", "{x} += np.roll({x} * 0.25, 1)",
     "{x} = np.pad({y} * 0.5, 2, mode='wrap')[2:-2] - np.roll({x} + 1.0, -1)",
     "{x} = np.sort({y}) - {z}", "{x}[{i}:] += np.cumsum({y}[{i}:]) * 1e-5",
+    "np.add({y}, {z}, out={x})", "{x}[([1, {i}, {j}],)] = {y}[([{j}, 2, {i}],)]",
+    "{x}[[{i}, 5]] *= 0.5", "{x}[{y} > 40] = 0.75", "np.copyto({x}, {y} * 0.5)",
+    "{x}.reshape(-1, 200).T[3:9, 5] += 0.25", "{x}.reshape(-1, 200)[[1, 7], 2:4] = 1.5",
+    "{x} = np.take({y} + 1.0, np.arange({x}.size) // 2)", "{x}[{i}:{j}].sort()",
+    "np.multiply({x}[{i}:{j}], 0.5, out={x}[{i}:{j}])",
 )  # fmt: skip
 LOOKS = (
     "float({x}[{i}])",
@@ -38,6 +43,10 @@ LOOKS = (
     "numpy.asarray({x})",
     "float({x}.max())",
     "bool(({x} > 1).any())",
+    "float(np.nanmean({x}))",
+    "float(np.average({y} + {x}))",
+    "{x}[{i}:{j}].tolist()",
+    "float({x}.reshape(-1, 200)[3:9].T.max())",
 )
 
 

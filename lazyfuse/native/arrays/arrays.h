@@ -79,9 +79,10 @@ int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count
 /* The memory of an array, evaluated, as the first exporter gets it (new); NULL without an
    exception: Python exports it. */
 PyObject *lend_result(Core *x);
-/* Gives an array values of its own, where it shares those of a node: 1, 0: it does not so plainly,
-   -1: an error. */
+/* Gives an array values of its own, if it shares those of a node that are plain; -1: an error. */
 int own_values(Core *x);
+/* The names of a call with `out` (borrowed), made once: a new tuple may collect. */
+PyObject *out_alone(void);
 extern PyTypeObject HolderType;
 /* The values (new) that NumPy's function reduces at once, by its code in
    reductions.c; NULL without an exception: Python does it. */

@@ -35,6 +35,12 @@ static Row *row_of(PyObject *op)
     }
     PyObject *found = PyObject_CallOneArg(hooks.exact_types, op);
     PyObject *name = PyObject_GetAttr(op, name_name);
+    if (rows[at].op != NULL) { /* Python has run: another op, or the same, has the row by now */
+        Py_XDECREF(found);
+        Py_XDECREF(name);
+        PyErr_Clear();
+        return rows[at].op == op ? &rows[at] : NULL;
+    }
     if (found == NULL || name == NULL || !PyBytes_CheckExact(found) ||
         PyBytes_GET_SIZE(found) != TYPES) {
         Py_XDECREF(found);
@@ -301,7 +307,7 @@ static PyObject *middling_for_writing(Core *x)
     if (real == NULL && x->view != NULL) {
         PyObject *made = PyObject_CallOneArg(hooks.real_view, (PyObject *)x);
         Py_XDECREF(made);
-        real = made != NULL && is_private(x) ? real_of(x) : NULL;
+        real = made != NULL && is_evaluated(x->storage) && is_private(x) ? real_of(x) : NULL;
     }
     return real != NULL && PyArray_ISWRITEABLE((PyArrayObject *)real) &&
                    is_middling(x->storage)
@@ -312,6 +318,15 @@ static PyObject *middling_for_writing(Core *x)
 static int is_middling_update(PyObject *op, const There *there, int count, Result *result)
 {
     return are_exact(op, there, count) && broadcast_values(there, count, result);
+}
+
+PyObject *out_alone(void)
+{
+    static PyObject *names;
+    if (names == NULL) {
+        names = PyTuple_Pack(1, name_out);
+    }
+    return names;
 }
 
 int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count, Core *out)
@@ -344,11 +359,10 @@ int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count
         for (int at = 0; at <= count; at++) {
             given[at] = there[at].value;
         }
-        PyObject *names = PyTuple_Pack(1, name_out);
+        PyObject *names = out_alone();
         PyObject *found = names == NULL ? NULL : PyObject_Vectorcall(call, given, count, names);
         done = found == NULL ? -1 : 1;
         Py_XDECREF(found);
-        Py_XDECREF(names);
         if (done > 0 && way == 2) {
             count_run(row_of(op)->name);
         }

@@ -252,6 +252,10 @@ static PyObject *of_first(
             }
             else if (values_of(args[0]) == small && is_of_part(result, small)) {
                 found = part_over((Core *)args[0], result);
+                if (found == NULL && !PyErr_Occurred()) {
+                    Py_DECREF(small);
+                    goto ours;
+                }
             }
             else {
                 Py_DECREF(result);
@@ -545,7 +549,10 @@ static PyObject *of_list(
     PyObject *given = is_lone ? args[0] : NULL;
     PyObject *values = given != NULL && IS_ARRAY(given) ? values_of(given) : NULL;
     if (values != NULL) {
-        return wrapped(PyArray_NewCopy((PyArrayObject *)values, NPY_KEEPORDER));
+        Py_INCREF(values); /* NumPy may let other threads run */
+        PyObject *copy = PyArray_NewCopy((PyArrayObject *)values, NPY_KEEPORDER);
+        Py_DECREF(values);
+        return wrapped(copy);
     }
     int quick = given != NULL && PyList_CheckExact(given) && PyList_GET_SIZE(given) < LONGEST &&
                 PyList_GET_SIZE(given) < eager_below();

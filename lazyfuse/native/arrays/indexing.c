@@ -118,7 +118,10 @@ static int set_plainly(PyArrayObject *a, PyObject *key, PyObject *value)
     }
     int kind = select_part(PyArray_NDIM(a), PyArray_DIMS(a), PyArray_STRIDES(a), key, &g);
     if (kind == ELEMENT && right == value && !IS_REAL(right)) {
-        return PyArray_Pack(PyArray_DESCR(a), PyArray_BYTES(a) + g.offset, value) < 0 ? -1 : 1;
+        Py_INCREF(a); /* NumPy may warn */
+        int failed = PyArray_Pack(PyArray_DESCR(a), PyArray_BYTES(a) + g.offset, value) < 0;
+        Py_DECREF(a);
+        return failed ? -1 : 1;
     }
     return kind == SOME && write_plainly(a, &g, right);
 }
@@ -206,7 +209,9 @@ static Py_ssize_t array_length(PyObject *x)
 PyObject *array_iterator(PyObject *x)
 {
     if (IS_DIRECT(x) && PyArray_NDIM((PyArrayObject *)EAGER(x)) == 1) {
-        return PyObject_GetIter(EAGER(x)); /* its items are NumPy's numbers */
+        PyObject *small = Py_NewRef(EAGER(x)), *items = PyObject_GetIter(small); /* NumPy's numbers */
+        Py_DECREF(small);
+        return items;
     }
     return PyObject_CallOneArg(hooks.iterate, x);
 }

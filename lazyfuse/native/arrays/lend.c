@@ -103,27 +103,27 @@ static PyObject *exports_of(PyObject *array)
     return exports;
 }
 
-/* A leaf over a copy of the values of a node that something else refers to as well (new); NULL
-   without an exception: nothing else does, or the values are not so plain. */
+/* A leaf over a copy of the values of a node, if something else refers to it than its array and the
+   caller (new); NULL without an exception: nothing does, or the values are not so plain. */
 static PyObject *copied_leaf(PyObject *node)
 {
     PyArrayObject *value = IS_NODE(node) ? (PyArrayObject *)NODE(node, value) : NULL;
-    if (value == NULL || !is_held_beyond(node, 1) || NODE(node, resident) != Py_None ||
+    if (value == NULL || !is_held_beyond(node, 2) || NODE(node, resident) != Py_None ||
         NODE(node, perm) != Py_None || !IS_REAL(value) || plain_type(value) < 0 ||
         !PyArray_ISCARRAY_RO(value)) {
         return NULL;
     }
+    Py_INCREF(value);
     PyObject *room = large_room(PyArray_NDIM(value), PyArray_DIMS(value), plain_type(value));
     PyObject *own = room == NULL ? NULL : leaf_of((PyArrayObject *)room);
     if (own != NULL) {
         char *to = PyArray_BYTES((PyArrayObject *)room), *from = PyArray_BYTES(value);
         size_t bytes = (size_t)PyArray_NBYTES(value);
-        Py_INCREF(value);
         Py_BEGIN_ALLOW_THREADS
         memcpy(to, from, bytes);
         Py_END_ALLOW_THREADS
-        Py_DECREF(value);
     }
+    Py_DECREF(value);
     Py_XDECREF(room);
     return own;
 }
@@ -133,11 +133,13 @@ static PyObject *copied_leaf(PyObject *node)
 static int take_copy(PyObject *storage)
 {
     int fresh = STORAGE(storage, value) == Py_None && STORAGE(storage, exports) == Py_None;
-    PyObject *own = fresh ? copied_leaf(STORAGE(storage, node)) : NULL;
-    if (own != NULL) {
-        Py_XSETREF(STORAGE(storage, node), own);
+    PyObject *node = Py_NewRef(STORAGE(storage, node)), *own = fresh ? copied_leaf(node) : NULL;
+    if (own != NULL && STORAGE(storage, node) == node) {
+        Py_SETREF(STORAGE(storage, node), Py_NewRef(own));
     }
-    return own == NULL && PyErr_Occurred() ? -1 : 0;
+    Py_DECREF(node);
+    Py_XDECREF(own);
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 int own_values(Core *x)
@@ -145,11 +147,11 @@ int own_values(Core *x)
     if (x->node == NULL || x->node == Py_None) {
         return 0;
     }
-    PyObject *before = x->node, *own = copied_leaf(before);
+    PyObject *before = Py_NewRef(x->node), *own = copied_leaf(before);
     if (own != NULL && x->node == before) { /* other threads ran during the copy */
-        Py_SETREF(x->node, own);
-        return 1;
+        Py_SETREF(x->node, Py_NewRef(own));
     }
+    Py_DECREF(before);
     Py_XDECREF(own);
     return PyErr_Occurred() ? -1 : 0;
 }
@@ -284,6 +286,9 @@ static PyObject *lend_block(Core *x)
     if (outer == NULL && there && !PyErr_Occurred() && take_copy(storage) == 0) {
         outer = lend_first(storage);
     }
+    if (x->storage != storage) { /* Python has run, and a finaliser with it */
+        Py_CLEAR(outer);
+    }
     Py_DECREF(storage);
     return outer;
 }
@@ -300,9 +305,6 @@ PyObject *lend_result(Core *x)
     }
     int lock = is_alone() ? lock_writes() : PyErr_Occurred() ? -1 : 0;
     PyObject *outer = lock <= 0 ? NULL : lend_block(x), *found = NULL;
-    if (lock > 0 && unlock_writes(outer != NULL) < 0) {
-        Py_CLEAR(outer);
-    }
     PyArrayObject *view = outer == NULL ? NULL : part_geometry(x);
     if (view != NULL) {
         char *first = PyArray_BYTES((PyArrayObject *)outer) +
@@ -311,5 +313,8 @@ PyObject *lend_result(Core *x)
                              PyArray_STRIDES(view), first);
     }
     Py_XDECREF(outer);
+    if (lock > 0 && unlock_writes(found != NULL) < 0) {
+        Py_CLEAR(found);
+    }
     return found;
 }

@@ -174,15 +174,17 @@ PyObject *part_pick(Core *self, PyObject *key)
 {
     PyArrayObject *whole = IS_DIRECT(self) ? (PyArrayObject *)EAGER(self) : present_values(self);
     Fancy fancy;
-    if (whole == NULL || plain_type(whole) < 0 ||
-        !read_fancy(key, whole, eager_below(), &fancy)) {
+    if (whole == NULL || plain_type(whole) < 0) {
         return NULL;
     }
     Py_INCREF(whole);
-    PyObject *found = read_items(whole, fancy.key);
+    PyObject *found = NULL;
+    if (read_fancy(key, whole, eager_below(), &fancy)) {
+        found = placed_as_is(read_items(whole, fancy.key));
+        Py_DECREF(fancy.key);
+    }
     Py_DECREF(whole);
-    Py_DECREF(fancy.key);
-    return placed_as_is(found);
+    return found;
 }
 
 PyObject *part_transposed(Core *self)
@@ -209,6 +211,9 @@ enum { FEW = 4096 }; /* elements whose copy takes no longer here than NumPy's */
 static int is_private_beside(Core *x, Py_ssize_t own)
 {
     PyObject *node = x->node;
+    if (node == Py_None && (PyObject *)Py_TYPE(x->storage) != hooks.storage) {
+        return 0; /* it is small by now */
+    }
     if (node != Py_None) {
         return !is_held_beyond(node, 1) && !is_held_beyond(NODE(node, value), 1 + own);
     }
@@ -226,8 +231,8 @@ int is_private(Core *x)
 PyObject *part_for_writing(Core *x)
 {
     PyObject *real = small_part(x);
-    int fits = real != NULL && is_private(x) && is_writeable((PyArrayObject *)real);
-    return fits ? real : NULL;
+    int fits = real != NULL && is_private(x) && real_of(x) == real;
+    return fits && is_writeable((PyArrayObject *)real) ? real : NULL;
 }
 
 int lock_part(npy_intp size)
@@ -235,15 +240,7 @@ int lock_part(npy_intp size)
     if (size <= BRIEF) {
         return 1;
     }
-    if (drop_threads() < 0) {
-        return -1;
-    }
-    PyObject *done = hooks.acquire == NULL ? NULL : PyObject_CallNoArgs(hooks.acquire);
-    if (done == NULL) {
-        return PyErr_Occurred() ? -1 : 0;
-    }
-    Py_DECREF(done);
-    return 2;
+    return hooks.quiet == NULL ? 0 : section_lock(hooks.quiet) < 0 ? -1 : 2;
 }
 
 int unlock_part(int lock, int result)
@@ -338,22 +335,27 @@ static int set_fancy(Core *self, PyArrayObject *whole, PyObject *key, PyObject *
 {
     PyObject *right = written_value(value, whole);
     Fancy fancy;
-    npy_intp limit = eager_below();
+    npy_intp limit = eager_below(), size = PyArray_SIZE(whole);
     limit *= limit < NPY_MAX_INTP / MIDDLING ? MIDDLING : 1;
-    if (right == NULL || !read_fancy(key, whole, limit, &fancy)) {
+    if (right == NULL) {
         return 0;
     }
-    int done = 0;
     Py_INCREF(right);
-    if (!is_private(self) && PyArray_SIZE(whole) <= limit && (done = own_values(self)) > 0) {
-        whole = present_values(self);
-        done = 0;
-    }
-    if (done == 0 && whole != NULL && is_private(self)) {
-        done = set_items(self, whole, fancy.key, right, fancy.most);
+    Py_INCREF(whole);
+    int fits = read_fancy(key, whole, limit, &fancy), done = 0;
+    Py_DECREF(whole);
+    if (fits) {
+        if (!is_private(self) && size <= limit && own_values(self) < 0) {
+            done = -1;
+        }
+        whole = present_values(self); /* which a finaliser or another thread may have written */
+        if (done == 0 && whole != NULL && plain_type(whole) >= 0 && is_writeable(whole) &&
+            is_private(self)) {
+            done = set_items(self, whole, fancy.key, right, fancy.most);
+        }
+        Py_DECREF(fancy.key);
     }
     Py_DECREF(right);
-    Py_DECREF(fancy.key);
     return done;
 }
 
@@ -377,7 +379,7 @@ int part_set(Core *self, PyObject *key, PyObject *value)
         return 0;
     }
     PyObject *right = written_value(value, whole);
-    if (right == NULL || !is_private(self)) {
+    if (right == NULL || !is_private(self) || present_values(self) != whole) {
         return 0;
     }
     if (kind == ELEMENT) {

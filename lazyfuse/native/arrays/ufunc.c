@@ -105,7 +105,11 @@ static PyObject *of_one(UfuncCore *self, PyObject *x)
 static PyObject *of_two(UfuncCore *self, PyObject *left, PyObject *right)
 {
     PyObject *given[2] = {left, right}, *const args[2] = {left, right};
+    Loops *loops = loops_of(self); /* first: Python may make them */
     int arrays = 0, thin = 0;
+    if (loops == NULL && PyErr_Occurred()) {
+        return NULL;
+    }
     for (int k = 0; k < 2; k++) {
         if (IS_ARRAY(args[k]) || (PyObject *)Py_TYPE(args[k]) == hooks.scalar) {
             given[k] = small_values(args[k]);
@@ -120,7 +124,6 @@ static PyObject *of_two(UfuncCore *self, PyObject *left, PyObject *right)
         }
     }
     PyObject *result = NULL;
-    Loops *loops = loops_of(self);
     Py_INCREF(given[0]);
     Py_INCREF(given[1]);
     if (loops != NULL && (arrays == 2 || (arrays == 1 && self->beside == Py_True))) {
@@ -172,13 +175,9 @@ static int into(UfuncCore *self, PyObject *left, PyObject *right, PyObject *out,
             loops, given[0], count == 1 ? NULL : given[1], (PyArrayObject *)given[count]);
     }
     if (lock > 0 && done == 0) { /* by name: `maximum` warns of a third operand */
-        PyObject *names = PyTuple_Pack(1, name_out);
-        PyObject *result = NULL;
-        if (names != NULL) {
-            PyObject *function = count == 1 ? self->compute : self->call;
-            result = PyObject_Vectorcall(function, given, count, names);
-            Py_DECREF(names);
-        }
+        PyObject *names = out_alone(), *function = count == 1 ? self->compute : self->call;
+        PyObject *result = names == NULL ? NULL
+            : PyObject_Vectorcall(function, given, count, names);
         done = result == NULL ? -1 : 1;
         Py_XDECREF(result);
     }
@@ -225,6 +224,9 @@ static PyObject *answer(PyObject *x, PyObject *const *args, size_t flags, PyObje
                : !warns_of_places(self))) {
         PyObject *out = args[nin];
         int done = 0;
+        if (loops_of(self) == NULL && PyErr_Occurred()) { /* Python may make them: first */
+            return NULL;
+        }
         PyObject *memory = IS_DIRECT(out) ? EAGER(out) : part_for_writing((Core *)out);
         if (memory != NULL) {
             done = into(self, args[0], nin == 1 ? NULL : args[1], out, memory);

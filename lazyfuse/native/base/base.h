@@ -324,7 +324,7 @@ Offered clock_seconds;
     _(get_item) _(set_item) _(del_item) _(iterate) _(length) _(matmul) _(power) _(dtype)           \
     _(geometry) _(shape) _(transposed) _(real) _(imag) _(wrap) _(export) _(adopted) _(note)        \
     _(caller) _(constant)                                                                          \
-    _(arrangement) _(acquire) _(release) _(leaf) _(room) _(exact_types)                            \
+    _(arrangement) _(quiet) _(leaf) _(room) _(exact_types)                            \
     _(array_ufunc) _(error_bits) _(real_view)                                                      \
     _(pool_empty) _(trim) _(stretch_left) _(deliver)                                               \
     _(traced) _(storage_of) _(plain_node) _(snapshot) _(named_place)                               \
@@ -455,6 +455,10 @@ int drop_threads(void);
 /* Enter a section, and leave it; an exception that is set stays. -1: an error. */
 int section_begin(PyObject *section);
 int section_end(PyObject *section);
+/* The same where next to no Python runs in between: handlers of signals need not wait, the collector
+   does. */
+int section_lock(PyObject *section);
+int section_unlock(PyObject *section);
 Offered section_setup, section_new_main, section_put_off, section_bring_back, section_enter,
     section_leave, section_collect_late;
 

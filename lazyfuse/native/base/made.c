@@ -56,15 +56,17 @@ PyObject *make_view(PyArrayObject *a, int nd, const npy_intp *dims, const npy_in
 /* Not tracked by the collector: a NumPy array, whose contents it does not visit, and a base. */
 PyObject *direct_over(PyObject *value, PyObject *base, int thin)
 {
+    Py_INCREF(base); /* of an array that a collection may give another one */
     Core *x = array_made();
     if (x == NULL) {
+        Py_DECREF(base);
         Py_DECREF(value);
         return NULL;
     }
     x->eager = value;
     x->node = Py_NewRef(Py_None);
     x->storage = Py_NewRef(Py_None);
-    x->base = Py_NewRef(base);
+    x->base = base;
     x->may_grow = Py_NewRef(thin ? Py_True : Py_False);
     return (PyObject *)x;
 }

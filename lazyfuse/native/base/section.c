@@ -482,41 +482,56 @@ int drop_threads(void)
     return of_lock(state.survive);
 }
 
-int section_begin(PyObject *section)
+int section_lock(PyObject *section)
 {
     Section *self = (Section *)section;
+    if (drop_threads() < 0 || of_lock(self->take) < 0) {
+        return -1;
+    }
+    if (enter() < 0) {
+        of_lock(self->give);
+        return -1;
+    }
+    return 0;
+}
+
+int section_begin(PyObject *section)
+{
     int handles = PyThread_get_thread_ident() == state.main;
     if (handles && put_off() < 0) {
         return -1;
     }
-    if (drop_threads() < 0 || of_lock(self->take) < 0) {
-        goto failed;
-    }
-    if (enter() < 0) {
-        of_lock(self->give);
-        goto failed;
-    }
-    return 0;
-failed:
-    if (handles) {
+    int done = section_lock(section);
+    if (done < 0 && handles) {
         bring_back();
     }
-    return -1;
+    return done;
 }
 
-int section_end(PyObject *section)
+/* Ends a section, and what has put the handlers off. */
+static int end(PyObject *section, int handles)
 {
     if (leave() < 0) {
         return -1;
     }
     of_lock(((Section *)section)->give);
-    if (PyThread_get_thread_ident() == state.main) {
+    if (handles) {
         bring_back();
     }
     if (mine.due && !mine.depth) {
         collect_late();
     }
     return PyErr_Occurred() ? -1 : 0;
+}
+
+int section_unlock(PyObject *section)
+{
+    return end(section, 0);
+}
+
+int section_end(PyObject *section)
+{
+    return end(section, PyThread_get_thread_ident() == state.main);
 }
 
 static PyObject *section_acquire(PyObject *self, PyObject *Py_UNUSED(nothing))

@@ -169,9 +169,12 @@ static PyObject *entry_run(OneRun *self, PyObject *given)
         !is_default_state()) {
         Py_RETURN_NONE;
     }
+    PyObject *version = way->version; /* compared alone */
+    PyObject *constants = Py_XNewRef(way->constants);
     int is = is_watched(way);
-    is = is != 0 ? -is : is_current(way->constants);
-    if (is != 1) {
+    is = is != 0 ? -is : is_current(constants);
+    Py_XDECREF(constants);
+    if (is != 1 || way->version != version) {
         return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
     }
     if (way->takes_items && PyList_Append(given, self->items) < 0) {

@@ -227,7 +227,7 @@ static PyObject *value_at(const npy_int64 *row, const Word *words, PyObject *unb
         return PyBool_FromLong(at->whole != 0);
     case 'c':
         return PyComplex_FromDoubles(at[0].real, at[1].real);
-    case 'q': /* an item of a sequence: nothing has run since the loop looked at it */
+    case 'q': /* an item of a sequence: what runs since the loop looked at it is no Python */
         return Py_NewRef((PyObject *)(intptr_t)at->whole);
     case 'h':
         return PyUnicode_FromOrdinal((int)at->whole);
@@ -249,15 +249,25 @@ PyObject *words_read(PyObject *rows, const Word *words, PyObject *unbound)
 {
     const npy_int64 *row = (const npy_int64 *)PyBytes_AS_STRING(rows);
     Py_ssize_t size = PyBytes_GET_SIZE(rows) / (Py_ssize_t)(ROW * sizeof(*row));
-    PyObject *values = PyList_New(size);
-    for (Py_ssize_t at = 0; values != NULL && at < size; at++, row += ROW) {
-        PyObject *value = value_at(row, words, unbound);
-        if (value == NULL) {
-            Py_CLEAR(values);
-            break;
-        }
-        PyList_SET_ITEM(values, at, value);
+    PyObject **made = PyMem_Malloc((size_t)(size + 1) * sizeof(PyObject *));
+    Py_ssize_t count = 0;
+    if (made == NULL) {
+        return PyErr_NoMemory();
     }
+    while (count < size && (made[count] = value_at(row, words, unbound)) != NULL) {
+        count++;
+        row += ROW;
+    }
+    PyObject *values = count < size ? NULL : PyList_New(size); /* last: it may collect */
+    for (Py_ssize_t at = 0; at < count; at++) {
+        if (values != NULL) {
+            PyList_SET_ITEM(values, at, made[at]);
+        }
+        else {
+            Py_DECREF(made[at]);
+        }
+    }
+    PyMem_Free(made);
     return values;
 }
 

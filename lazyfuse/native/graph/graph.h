@@ -199,8 +199,11 @@ PyObject *reals_new(void);
    it back. */
 int lock_writes(void);
 int unlock_writes(int result);
-/* The block of `x`, or an array that owns its values, has those of a node (stolen, NULL after an
-   error) from now on; -1: an error. The caller has the lock. */
+/* Whether the values of `x` are those of a node, and not small: it does not own its memory yet. */
+int has_node(Core *x, PyObject *node);
+/* As `Storage.replace`, where `has_node` was asked just before: the block of `x`, or an array that
+   owns its values, has those of a node from now on; -1: an error. The caller has the lock, holds
+   the old node, and notes the new one. */
 int become(Core *x, PyObject *node);
 
 /* The node of the block of `x`, if the block is not always eager. */

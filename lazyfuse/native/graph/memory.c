@@ -48,70 +48,54 @@ PyObject *number_node(PyObject *number, PyObject *dtype)
 
 /* --------------------------------------------------------------------------------------- writes */
 
-/* As `Storage.replace`, or a new node for an array that owns its values; steals `node`. -1: an
-   error. */
+int has_node(Core *x, PyObject *node)
+{
+    return EAGER(x) == Py_None && (x->node == Py_None ? any_node(x) : x->node) == node;
+}
+
 int become(Core *x, PyObject *node)
 {
-    if (node == NULL) {
-        return -1;
-    }
     if (x->node != Py_None) {
         Py_SETREF(x->node, Py_NewRef(node));
     }
     else {
-        PyObject *storage = x->storage, *reals = STORAGE(storage, reals);
+        PyObject *storage = Py_NewRef(x->storage), *reals = Py_NewRef(STORAGE(storage, reals));
+        PyObject *fresh = is_empty(reals) ? Py_NewRef(reals) : reals_new();
+        if (fresh == NULL) {
+            Py_DECREF(storage);
+            Py_DECREF(reals);
+            return -1;
+        }
         Py_SETREF(STORAGE(storage, node), Py_NewRef(node));
         Py_SETREF(STORAGE(storage, value), Py_NewRef(Py_None));
         Py_SETREF(STORAGE(storage, flat), Py_NewRef(Py_None));
-        if (!is_empty(reals)) {
-            PyObject *fresh = reals_new();
-            if (fresh == NULL) {
-                Py_DECREF(node);
-                return -1;
-            }
-            Py_INCREF(reals);
-            Py_SETREF(STORAGE(storage, reals), fresh);
+        if (fresh != reals) {
+            Py_SETREF(STORAGE(storage, reals), Py_NewRef(fresh));
             reals_clear(reals); /* arrays that hold the old table find it empty */
-            Py_DECREF(reals);
         }
+        Py_DECREF(fresh);
+        Py_DECREF(reals);
+        Py_DECREF(storage);
     }
-    PyObject *done = PyObject_CallOneArg(hooks.note, node);
-    Py_DECREF(node);
-    Py_XDECREF(done);
-    return done == NULL ? -1 : 1;
+    return 0;
 }
 
 /* Writes refer to the values before them: one thread at a time, as in ndarray.write_region. 1:
    this thread has the lock, 0: Python does it, -1: an error. */
 int lock_writes(void)
 {
-    PyObject *listeners = hooks.acquire == NULL || hooks.release == NULL || hooks.tracing == NULL
+    PyObject *listeners = !may_record() || hooks.quiet == NULL || hooks.tracing == NULL
         ? NULL : PyDict_GetItemWithError(hooks.tracing, name_listeners);
-    if (!may_record() || listeners == NULL || !PyTuple_CheckExact(listeners) ||
+    if (listeners == NULL || !PyTuple_CheckExact(listeners) ||
         PyTuple_GET_SIZE(listeners) != 0) {
         return PyErr_Occurred() ? -1 : 0;
     }
-    PyObject *done = drop_threads() < 0 ? NULL : PyObject_CallNoArgs(hooks.acquire);
-    Py_XDECREF(done);
-    return done == NULL ? -1 : 1;
+    return section_lock(hooks.quiet) < 0 ? -1 : 1;
 }
 
 int unlock_writes(int result)
 {
-    PyObject *kind, *error, *trace, *done;
-    PyErr_Fetch(&kind, &error, &trace);
-    done = PyObject_CallNoArgs(hooks.release);
-    if (done == NULL) {
-        result = -1;
-        Py_XDECREF(kind);
-        Py_XDECREF(error);
-        Py_XDECREF(trace);
-    }
-    else {
-        Py_DECREF(done);
-        PyErr_Restore(kind, error, trace);
-    }
-    return result;
+    return section_unlock(hooks.quiet) < 0 ? -1 : result;
 }
 
 int has_own_memory(PyObject *array)
@@ -207,15 +191,20 @@ int values_look(PyObject *object, There *there, int reads)
     else if (value == Py_None) {
         value = real_of(x);
         if (value == NULL && is_evaluated(x->storage)) {
+            PyObject *storage = Py_NewRef(x->storage);
             there->value = reads ? view_of_block(x) : NULL;
             if (there->value == NULL && !PyErr_Occurred()) {
                 there->value = PyObject_CallOneArg(hooks.real_view, object);
             }
-            there->visible = there->value != NULL && has_exports(x->storage);
+            there->visible = there->value != NULL && has_exports(storage);
+            Py_DECREF(storage);
             PyErr_Clear();
             return there->value != NULL && IS_REAL(there->value);
         }
+        Py_XINCREF(value); /* an export that goes may have a callback */
         there->visible = value != NULL && has_exports(x->storage);
+        there->value = value;
+        return value != NULL;
     }
     if (value == NULL || !IS_REAL(value)) {
         return 0;

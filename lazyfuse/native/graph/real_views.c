@@ -152,6 +152,7 @@ static int find_offset(Core *x, npy_intp *offset)
 
 Core *new_part(Core *self, PyObject *reals)
 {
+    Py_INCREF(reals); /* an allocation collects: a finaliser may write to the block */
     Core *x = array_made();
     if (x != NULL) {
         PyObject_GC_Track((PyObject *)x);
@@ -162,6 +163,7 @@ Core *new_part(Core *self, PyObject *reals)
         x->base = Py_NewRef(base_of(self));
         x->reals = Py_NewRef(reals);
     }
+    Py_DECREF(reals);
     return x;
 }
 
@@ -172,14 +174,16 @@ PyObject *part_over(Core *self, PyObject *real)
         Py_XDECREF(real);
         return NULL;
     }
+    offset += PyArray_BYTES((PyArrayObject *)real) - PyArray_BYTES((PyArrayObject *)self->real);
+    PyObject *storage = self->storage; /* compared alone */
     Core *x = new_part(self, self->reals);
-    if (x == NULL) {
+    if (x == NULL || self->storage != storage || !Py_IS_TYPE(x->reals, &RealsType)) {
+        Py_XDECREF(x);
         Py_DECREF(real);
         return NULL;
     }
     x->may_grow = Py_NewRef(may_grow((PyArrayObject *)real) ? Py_True : Py_False);
-    x->offset = offset + (PyArray_BYTES((PyArrayObject *)real) -
-                          PyArray_BYTES((PyArrayObject *)self->real));
+    x->offset = offset;
     link_part(x, real);
     return (PyObject *)x;
 }

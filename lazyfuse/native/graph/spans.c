@@ -108,9 +108,9 @@ void span_closed(Span span, SpanKind kind)
 /* spans_take(): ((code, offset, thread, kind, count, seconds), ...), which are forgotten. */
 PyObject *spans_take(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
 {
+    PyObject *found = PyList_New(0); /* first: what a collection runs may add spans */
     Taken *old = entries;
     size_t size = room;
-    PyObject *found = PyList_New(0);
     entries = NULL;
     room = taken = 0;
     for (size_t at = 0; at < size; at++) {

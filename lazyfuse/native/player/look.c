@@ -111,8 +111,13 @@ static PyObject *pending_of(PyObject *nodes)
 }
 
 /* Under the lock: 1, or -1 with an exception. */
-static int evaluate_here(PyObject *nodes, PyObject *roots, PyObject *rule)
+static int evaluate_here(PyObject *nodes, PyObject *rule)
 {
+    PyObject *roots = pending_of(nodes); /* another thread may have evaluated some meanwhile */
+    if (roots == NULL || PyList_GET_SIZE(roots) == 0) {
+        Py_XDECREF(roots);
+        return roots == NULL ? -1 : 1;
+    }
     PyObject *recorded = PyObject_GetAttr(ASKED(HERE), name_recorded), *done = NULL;
     PyObject *overdue = recorded == NULL ? NULL : PyObject_GetAttr(recorded, name_overdue);
     PyObject *noted = overdue == NULL ? NULL : PyObject_GetAttr(recorded, name_nodes);
@@ -130,6 +135,7 @@ static int evaluate_here(PyObject *nodes, PyObject *roots, PyObject *rule)
     Py_XDECREF(overdue);
     Py_XDECREF(recorded);
     Py_XDECREF(done);
+    Py_DECREF(roots);
     return done == NULL ? -1 : 1;
 }
 
@@ -156,7 +162,7 @@ PyObject *evaluate_nodes(PyObject *Py_UNUSED(module), PyObject *const *args, Py_
     }
     int done = 0;
     if (PyList_GET_SIZE(roots) > 0 && (done = section_begin(ASKED(QUIET))) == 0) {
-        done = evaluate_here(args[0], roots, args[1]);
+        done = evaluate_here(args[0], args[1]);
         done = section_end(ASKED(QUIET)) < 0 ? -1 : done;
     }
     Py_DECREF(roots);

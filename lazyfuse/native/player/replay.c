@@ -161,35 +161,11 @@ enum { FEW = 40, DONE = -3, NOT_BEGUN = -2, FAILED = -1 };
 
 #define EXACT_IN_DOUBLE 9007199254740992.0 /* whole numbers up to 2^53 */
 
-/* DONE; NOT_BEGUN: Python does it; FAILED: an exception; IEEE flags, or 0 where Python does only
-   the last part. */
-static long start(Turn *turn, Event *event)
+static long start_with(Turn *turn, Event *event, const Crew *crew)
 {
     int64_t few[FEW], packed[FEW * WORDS], *addresses = few, *scalars = packed;
-    Crew crew = {NULL, NULL, NULL, 0};
-    long flags = NOT_BEGUN;
     if (event->places_count > FEW || event->scalars_count > FEW) {
         return NOT_BEGUN;
-    }
-    if (event->second != Py_None) {
-        PyObject *found = PyTuple_CheckExact(event->second)
-            ? Py_NewRef(event->second) : PyObject_CallNoArgs(event->second);
-        if (found == NULL) {
-            return FAILED;
-        }
-        if (PyTuple_Check(found) && PyTuple_GET_SIZE(found) == 4) {
-            crew.loop = PyLong_AsVoidPtr(PyTuple_GET_ITEM(found, 0));
-            crew.share = PyLong_AsVoidPtr(PyTuple_GET_ITEM(found, 1));
-            crew.crew = PyLong_AsVoidPtr(PyTuple_GET_ITEM(found, 2));
-            crew.helpers = PyLong_AsSsize_t(PyTuple_GET_ITEM(found, 3));
-        }
-        Py_DECREF(found);
-        if (PyErr_Occurred()) {
-            return FAILED;
-        }
-        if (crew.loop == NULL) {
-            return NOT_BEGUN;
-        }
     }
     for (Py_ssize_t i = 0; i < event->scalars_count; i++) {
         const char *from = NULL;
@@ -201,7 +177,7 @@ static long start(Turn *turn, Event *event)
     for (Py_ssize_t i = 0; i < event->places_count; i++) {
         addresses[i] = turn->at[event->places[i].root] + event->places[i].offset;
     }
-    flags = rows_launch(event->first, addresses, (char *)scalars, &crew);
+    long flags = rows_launch(event->first, addresses, (char *)scalars, crew);
     if (flags < 0) {
         if (!PyErr_Occurred()) {
             PyErr_SetString(PyExc_RuntimeError, "[launch] the program raised an exception");
@@ -219,6 +195,31 @@ static long start(Turn *turn, Event *event)
         }
     }
     return DONE;
+}
+
+/* DONE; NOT_BEGUN: Python does it; FAILED: an exception; IEEE flags, or 0 where Python does only
+   the last part. */
+static long start(Turn *turn, Event *event)
+{
+    Crew crew = {NULL, NULL, NULL, 0};
+    if (event->second == Py_None) {
+        return start_with(turn, event, &crew);
+    }
+    PyObject *found = PyTuple_CheckExact(event->second)
+        ? Py_NewRef(event->second) : PyObject_CallNoArgs(event->second);
+    if (found == NULL) {
+        return FAILED;
+    }
+    if (PyTuple_Check(found) && PyTuple_GET_SIZE(found) == 5) {
+        crew.loop = PyLong_AsVoidPtr(PyTuple_GET_ITEM(found, 0));
+        crew.share = PyLong_AsVoidPtr(PyTuple_GET_ITEM(found, 1));
+        crew.crew = PyLong_AsVoidPtr(PyTuple_GET_ITEM(found, 2));
+        crew.helpers = PyLong_AsSsize_t(PyTuple_GET_ITEM(found, 3));
+    }
+    long flags = PyErr_Occurred() ? FAILED
+        : crew.loop == NULL ? NOT_BEGUN : start_with(turn, event, &crew);
+    Py_DECREF(found); /* it holds the team, which another thread may dismiss meanwhile */
+    return flags;
 }
 
 /* A number as one of floating point, by value; 0: NumPy may have something to say of it. */

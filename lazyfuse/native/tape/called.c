@@ -10,7 +10,10 @@ static PyObject *value_of(PyObject *x, int sealed)
         Py_ssize_t count = PySequence_Fast_GET_SIZE(x);
         PyObject *made = PyTuple_CheckExact(x) ? PyTuple_New(count) : PyList_New(count);
         for (Py_ssize_t at = 0; made != NULL && at < count; at++) {
-            PyObject *each = value_of(PySequence_Fast_GET_ITEM(x, at), sealed);
+            int there = at < PySequence_Fast_GET_SIZE(x); /* Python code may shorten a list */
+            PyObject *item = there ? Py_NewRef(PySequence_Fast_GET_ITEM(x, at)) : NULL;
+            PyObject *each = there ? value_of(item, sealed) : NULL;
+            Py_XDECREF(item);
             if (each == NULL) {
                 Py_CLEAR(made);
             }

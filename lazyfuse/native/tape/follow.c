@@ -49,8 +49,13 @@ static PyObject *input_of(Core *x)
     if (x->node != NULL && x->node != Py_None) {
         return Py_NewRef(x->node);
     }
-    PyObject *node = any_node(x);
-    return node == NULL || has_exports(x->storage) ? NULL : read_storage(x->storage);
+    if (any_node(x) == NULL) {
+        return NULL;
+    }
+    PyObject *storage = Py_NewRef(x->storage);
+    PyObject *node = has_exports(storage) ? NULL : read_storage(storage);
+    Py_DECREF(storage);
+    return node;
 }
 
 /* A node of a template (new). */
@@ -172,7 +177,7 @@ static PyObject *number_again(PyObject *number, const Call *call, PyObject *cons
     return number_node(args[call->numbers[which]], PyTuple_GET_ITEM(number, 1));
 }
 
-/* The nodes, and what they are written to; 0: nothing was done, -1 with an exception. */
+/* The nodes; 0: Python makes them, -1 with an exception. */
 static int values_again(const Template *from, const Call *call, PyObject *const *args,
                         PyObject **values)
 {
@@ -215,15 +220,38 @@ static int values_again(const Template *from, const Call *call, PyObject *const 
     if (PyErr_Occurred()) {
         return -1;
     }
-    for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(from->writes); at++) {
-        PyObject *pair = PyTuple_GET_ITEM(from->writes, at);
-        Py_ssize_t to = PyLong_AsSsize_t(PyTuple_GET_ITEM(pair, 0));
-        PyObject *value = values[PyLong_AsSsize_t(PyTuple_GET_ITEM(pair, 1))];
-        if (become((Core *)operands[to], Py_NewRef(value)) < 0) {
-            return -1;
-        }
-    }
     return 1;
+}
+
+/* Writes what a template does; 0: nothing was done, as the targets have other values than those that
+   were read. -1: an error. */
+static int write_again(const Template *from, PyObject *const *operands, PyObject *const *values)
+{
+    int done = 1;
+    Py_ssize_t count = PyTuple_GET_SIZE(from->writes);
+    for (Py_ssize_t at = 0; at < count; at++) {
+        Py_ssize_t to = PyLong_AsSsize_t(PyTuple_GET_ITEM(PyTuple_GET_ITEM(from->writes, at), 0));
+        done &= has_node((Core *)operands[to], values[to]);
+    }
+    for (Py_ssize_t at = 0; done > 0 && at < count; at++) {
+        PyObject *pair = PyTuple_GET_ITEM(from->writes, at);
+        Core *x = (Core *)operands[PyLong_AsSsize_t(PyTuple_GET_ITEM(pair, 0))];
+        done = become(x, values[PyLong_AsSsize_t(PyTuple_GET_ITEM(pair, 1))]) < 0 ? -1 : 1;
+    }
+    return done;
+}
+
+/* Notes what was written, when the lock is free again; -1: an error. */
+static int note_writes(const Template *from, PyObject *const *values)
+{
+    PyObject *done = Py_None;
+    for (Py_ssize_t at = 0; done != NULL && at < PyTuple_GET_SIZE(from->writes); at++) {
+        PyObject *pair = PyTuple_GET_ITEM(from->writes, at);
+        done = PyObject_CallOneArg(
+            hooks.note, values[PyLong_AsSsize_t(PyTuple_GET_ITEM(pair, 1))]);
+        Py_XDECREF(done);
+    }
+    return done == NULL ? -1 : 1;
 }
 
 /* Takes a template of Python's apart (its references are borrowed); -1 with an exception. */
@@ -237,8 +265,7 @@ static int template_read(PyObject *made, Template *to)
 PyObject *template_follow(PyObject *made, Call *call, PyObject *const *args)
 {
     Template from;
-    PyObject **operands = call->operands;
-    int count = call->operands_count;
+    PyObject *const *operands = call->operands;
     PyObject *values[MOST_VALUES] = {NULL}, *result = NULL;
     if (template_read(made, &from) < 0) {
         return NULL;
@@ -247,11 +274,11 @@ PyObject *template_follow(PyObject *made, Call *call, PyObject *const *args)
     if (lock < 0 || (lock == 0 && PyTuple_GET_SIZE(from.writes) > 0)) {
         return NULL;
     }
-    for (int at = 0; at < count; at++) {
-        Py_INCREF(operands[at]); /* code of others may run in between */
-    }
     int done = values_again(&from, call, args, values);
-    done = lock ? unlock_writes(done) : done;
+    if (lock) {
+        done = unlock_writes(done > 0 ? write_again(&from, operands, values) : done);
+        done = done > 0 ? note_writes(&from, values) : done;
+    }
     if (done > 0) { /* a number is evaluated now: what only it reads must have no other holder */
         char needed[MOST_VALUES] = {0};
         mark_needed(from.result, needed);
@@ -264,9 +291,6 @@ PyObject *template_follow(PyObject *made, Call *call, PyObject *const *args)
     }
     for (int at = 0; at < MOST_VALUES; at++) {
         Py_XDECREF(values[at]);
-    }
-    for (int at = 0; at < count; at++) {
-        Py_DECREF(operands[at]);
     }
     return result;
 }

@@ -122,7 +122,8 @@ static int put_array(Call *call, PyObject *object)
         call->operands[call->operands_count++] = object;
         return put(call, OWNED | (uint64_t)number << 8) && put_node(call, x->node, number);
     }
-    PyObject *node = any_node(x);
+    int exported = any_node(x) != NULL && has_exports(x->storage);
+    PyObject *node = any_node(x); /* an export that goes may have a callback */
     if (node == NULL) {
         return 0;
     }
@@ -131,7 +132,7 @@ static int put_array(Call *call, PyObject *object)
     if (PyArray_SIZE(view) == 0) {
         return 0;
     }
-    int settled = has_exports(x->storage) ||
+    int settled = exported ||
         (NODE(node, value) != Py_None && PyArray_SIZE(view) < eager_below());
     call->is_settled |= settled;
     before = position(call, object, 1);
@@ -208,7 +209,8 @@ static int put_items(Call *call, PyObject *x, int depth)
         return 0;
     }
     for (Py_ssize_t at = 0; at < count; at++) {
-        if (!put_value(call, PySequence_Fast_GET_ITEM(x, at), depth + 1)) {
+        if (at >= PySequence_Fast_GET_SIZE(x) ||
+            !put_value(call, PySequence_Fast_GET_ITEM(x, at), depth + 1)) {
             return 0;
         }
     }

@@ -51,6 +51,17 @@ static Step **place_of(const Call *call, uint64_t hash)
     return &table[at];
 }
 
+static void release_step(Step *step)
+{
+    for (int each = 0; each < step->holds; each++) {
+        Py_DECREF(step->held[each]);
+    }
+    Py_XDECREF(step->template);
+    Py_XDECREF(step->called);
+    PyMem_Free(step->held);
+    PyMem_Free(step);
+}
+
 static void forget_all(void)
 {
     known = 0;
@@ -58,13 +69,7 @@ static void forget_all(void)
         Step *step = table[at];
         table[at] = NULL; /* before anything is released: that may come back here */
         if (step != NULL) {
-            for (int each = 0; each < step->holds; each++) {
-                Py_DECREF(step->held[each]);
-            }
-            Py_XDECREF(step->template);
-            Py_XDECREF(step->called);
-            PyMem_Free(step->held);
-            PyMem_Free(step);
+            release_step(step);
         }
     }
 }
@@ -87,7 +92,12 @@ static Step *step_new(const Call *call, uint64_t hash)
     if (known >= LIMIT) {
         forget_all();
     }
-    *place_of(call, hash) = step;
+    Step **place = place_of(call, hash);
+    if (*place != NULL) { /* what was released has made the same call */
+        release_step(step);
+        return *place;
+    }
+    *place = step;
     known++;
     return step;
 }
@@ -206,19 +216,26 @@ typedef struct {
     PyObject *calls; /* of NumPy's functions, by name */
     PyObject *noted; /* operations that are recorded meanwhile, with their arguments */
     PyObject *outer; /* the same of a call around it, or NULL */
+    int begun;       /* 0: another thread learns now */
 } Done;
 
 /* `theirs`: the function of NumPy that may have run; NULL: none, and no calls are asked for. */
 static int look_at_done(Done *done, PyObject *theirs)
 {
-    *done = (Done){.notes = notes_made};
+    *done = (Done){.notes = notes_made, .begun = theirs == NULL};
     if (theirs == NULL) {
         return 0;
     }
-    done->noted = PyList_New(0);
-    if (done->noted == NULL) {
+    PyObject *noted = PyList_New(0); /* a collection may begin to note in another thread */
+    if (noted == NULL) {
         return -1;
     }
+    if (operations_noted != NULL && noting_thread != PyThread_get_thread_ident()) {
+        Py_DECREF(noted);
+        return 0;
+    }
+    done->begun = 1;
+    done->noted = noted;
     done->outer = operations_noted; /* this thread's, before Python runs and another may begin */
     operations_noted = Py_NewRef(done->noted);
     noting_thread = PyThread_get_thread_ident();
@@ -390,6 +407,39 @@ static PyObject *quicker(Step *step, Call *call, PyObject *const *functions,
     return found;
 }
 
+/* Does a call that was described, and learns how; `objects`: our function, NumPy's. */
+static PyObject *stepped(Call *call, uint64_t hash, PyObject *const *objects, PyObject *const *args, size_t flags,
+                         PyObject *names)
+{
+    Py_ssize_t count = PyVectorcall_NARGS(flags);
+    Step *step = *place_of(call, hash);
+    if (step == NULL && (step = step_new(call, hash)) == NULL) {
+        return PyObject_Vectorcall(objects[0], args, flags, names);
+    }
+    if (step->called != NULL && call->waits && !is_alone()) { /* chunks may be pending */
+        return PyErr_Occurred() ? NULL : PyObject_Vectorcall(objects[0], args, flags, names);
+    }
+    if (step->compares && objects[1] != NULL) {
+        return quicker(step, call, objects, args, flags, names);
+    }
+    if (step->template != NULL || step->called != NULL) {
+        PyObject *found = again(step, call, objects[1], args, count, names);
+        return found != NULL || PyErr_Occurred()
+            ? found : PyObject_Vectorcall(objects[0], args, flags, names);
+    }
+    int learns = ++step->visits >= after &&
+        (operations_noted == NULL || noting_thread == PyThread_get_thread_ident());
+    Done before = {0};
+    PyObject *result = learns && look_at_done(&before, objects[1]) < 0
+        ? NULL : PyObject_Vectorcall(objects[0], args, flags, names);
+    if (result != NULL && before.begun &&
+        learn(call, hash, objects, args, count, names, result, &before) < 0) {
+        Py_CLEAR(result);
+    }
+    end_done(&before);
+    return result;
+}
+
 PyObject *step_function(PyObject *function, PyObject *theirs, PyObject *const *args, size_t flags,
                         PyObject *names, Py_ssize_t fixed)
 {
@@ -410,40 +460,16 @@ PyObject *step_function(PyObject *function, PyObject *theirs, PyObject *const *a
             return PyObject_Vectorcall(function, args, flags, names);
         }
         hash = hash_of(&call);
-        step = *place_of(&call, hash);
     }
-    if (step == NULL && (step = step_new(&call, hash)) == NULL) {
-        return PyObject_Vectorcall(function, args, flags, names);
-    }
-    if (step->called != NULL && call.waits && !is_alone()) { /* chunks may be pending */
-        return PyErr_Occurred() ? NULL : PyObject_Vectorcall(function, args, flags, names);
-    }
-    if (step->compares && theirs != NULL) {
-        PyObject *const functions[] = {function, theirs};
-        return quicker(step, &call, functions, args, flags, names);
-    }
-    if (step->template != NULL || step->called != NULL) {
-        PyObject *found = again(step, &call, theirs, args, count, names);
-        return found != NULL || PyErr_Occurred()
-            ? found : PyObject_Vectorcall(function, args, flags, names);
-    }
-    int learns = ++step->visits >= after &&
-        (operations_noted == NULL || noting_thread == PyThread_get_thread_ident());
-    for (int at = 0; learns && at < call.operands_count; at++) {
+    int operands = call.operands_count;
+    for (int at = 0; at < operands; at++) {
         Py_INCREF(call.operands[at]); /* those in a list may leave it during the call */
     }
-    Done before = {0};
     PyObject *const objects[] = {function, theirs};
-    PyObject *result = learns && look_at_done(&before, theirs) < 0
-        ? NULL : PyObject_Vectorcall(function, args, flags, names);
-    if (result != NULL && learns &&
-        learn(&call, hash, objects, args, count, names, result, &before) < 0) {
-        Py_CLEAR(result);
-    }
-    for (int at = 0; learns && at < call.operands_count; at++) {
+    PyObject *result = stepped(&call, hash, objects, args, flags, names);
+    for (int at = 0; at < operands; at++) {
         Py_DECREF(call.operands[at]);
     }
-    end_done(&before);
     return result;
 }
 

@@ -71,7 +71,6 @@ late_modules.use(critical.section(late_modules.lock))
 late_modules.follow(settings, hardware)  # which applies the user's options to them
 quiet = critical.section(lock)
 begin_quietly, IS_MAIN = critical.begin_quietly, interpreter.IS_MAIN
-acquire, release = lock.acquire, lock.release  # for C, which runs no user code in between
 _plans: OrderedDict[Any, Plan] = OrderedDict()
 counters = {"plan hits": 0, "plan misses": 0, "evaluations": 0}
 epoch = 0  # raised when plans are forgotten: a caller that kept a plan asks for it anew

@@ -393,7 +393,7 @@ def test_several_rows_go_through_the_loop(native: Any) -> None:
     template = np.array([[5, 0], [6, 1000]], dtype=np.int64)
     rows = native.rows(template.tobytes(), (1,), 2, "f", 4242, entered)
     for _ in range(2):  # the words begin with zeros again
-        threads = lambda: (_address(entered), 0, 0, 0)
+        threads = lambda: (_address(entered), 0, 0, 0, None)
         assert launched(native, rows, [70], [1.0], threads) == 9
     assert seen == [(4242, [0] * 8, [5, 70, 6, 1070], (2, 16, 0))] * 2
 
