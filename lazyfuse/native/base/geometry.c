@@ -133,7 +133,9 @@ int broadcast(int *nd, npy_intp *dims, int most, int other_nd, const npy_intp *o
 PyObject *shape_tuple(int nd, const npy_intp *dims)
 {
     npy_intp lengths[NPY_MAXDIMS]; /* their array may go while the tuple is made */
-    memcpy(lengths, dims, (size_t)nd * sizeof(*dims));
+    for (int at = 0; at < nd; at++) {
+        lengths[at] = dims[at];
+    }
     PyObject *tuple = PyTuple_New(nd);
     for (int at = 0; tuple != NULL && at < nd; at++) {
         PyObject *each = PyLong_FromSsize_t(lengths[at]);

@@ -182,7 +182,7 @@ def warn_for_all(raised: Iterable[tuple[int, Sequence[tuple[Op, Node]]]]) -> Non
 
 def _way(bit: int, state: str, where: Any, now: bool = False) -> str:
     """What is done about an exception: what NumPy's error state says, or said where it arose."""
-    if type(where) is tuple and not now and not (errstate.plain and state == "ignore"):
+    if where is not None and not now and not (errstate.plain and state == "ignore"):
         state = _PLAIN[bit]  # the state at its source location
     if _is_ignored(bit, state, where):
         return "ignore"

@@ -309,3 +309,17 @@ def test_what_is_not_chosen_is_computed_too(name: str) -> None:
             == {words for words, _ in told(step, np)}
             != set()
         )
+
+
+def test_what_raises_now_did_not_raise_where_it_was_recorded() -> None:
+    x = lf.array(np.full(40_000, 2.0))
+    for kept in ("ignore", "default"):  # filters of its own, or the usual ones
+        with warnings.catch_warnings():
+            warnings.simplefilter(kept)  # type: ignore[arg-type]
+            y = x / 0
+            with np.errstate(all="raise"):  # lazyfuse is not told
+                if kept == "ignore":
+                    assert np.isinf(np.asarray(y)).all()
+                else:
+                    with pytest.warns(RuntimeWarning, match="divide by zero"):
+                        np.asarray(y)
