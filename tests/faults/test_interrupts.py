@@ -18,6 +18,7 @@ import pytest
 import lazyfuse
 from lazyfuse.devices import critical
 from lazyfuse.devices.pools.buffers import BufferPool
+from lazyfuse.runtime.numerics import errstate
 from lazyfuse.runtime.scheduling import evaluate
 from tests import campaign
 from tests.faults import statements
@@ -255,3 +256,33 @@ def test_other_threads_leave_handlers_alone() -> None:
         thread.start()
         thread.join()
     assert found == [interrupt]
+
+
+class Once(Sender):
+    """Raises once in a statement."""
+
+    def __call__(self, number: int, frame: Any) -> None:
+        if self.armed:
+            self.armed = False
+            raise Interrupt
+
+
+def _in_a_state(x: Any) -> Any:
+    with lazyfuse.errstate(divide="ignore", invalid="ignore"):
+        return x + 1
+
+
+def test_an_error_state_ends_with_its_block() -> None:
+    """Interrupted once at any moment, `errstate` leaves the state as it was."""
+    sender = Once()
+    before = numpy.geterr()
+    x = numpy.ones(3)
+    met = 0
+    with statements.signals(sender, 2e-4):
+        ended = time.perf_counter() + 1.0
+        while time.perf_counter() < ended:
+            met += sender.interrupts("f(x)", {"f": _in_a_state, "x": x})
+            assert numpy.geterr() == before
+            assert errstate.plain
+    assert met
+    assert errstate._entered == []

@@ -9,6 +9,7 @@ must run at its own line.
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Mapping
 from contextvars import Context, ContextVar
 from types import CodeType
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from lazyfuse.devices.critical import begin_quietly, section
 from lazyfuse.registry import implements, pair
 from lazyfuse.runtime.numerics.warning_filters import NotedFilters
 
@@ -34,6 +36,7 @@ _equal: object = DEFAULT  # the last other state that equals it
 plain = True
 """Whether the state that was set through lazyfuse is NumPy's default."""
 
+_quiet = section(threading.RLock())  # no handler runs between a state and what is noted of it
 _entered: list[Any] = []  # of all threads: if it is empty, every thread has the default state
 _listeners: list[Callable[[bool], None]] = []
 _finishers: list[Callable[[], None]] = []
@@ -171,20 +174,34 @@ class errstate(np.errstate):  # noqa: N801  # NumPy's spelling
     """As `numpy.errstate`."""
 
     def __enter__(self) -> None:
-        before = np.geterr()
-        super().__enter__()
+        state, before = STATE.get(), np.geterr()
         try:
-            _finish_before(before)
-        except BaseException:  # the user's filters turned a warning into an error
-            super().__exit__(None, None, None)
+            with _quiet:
+                super().__enter__()
+                _finish_before(before)
+                _entered.append(self)
+                changed()
+        except BaseException:  # an interrupt, or the user's filters turned a warning into an error
+            with _quiet:
+                STATE.set(state)
+                if self in _entered:
+                    _entered.remove(self)
+                changed()
             raise
-        _entered.append(self)
-        changed()
 
+    @begin_quietly  # a handler that raised before the first line would leave the state
     def __exit__(self, *exception: Any) -> None:
-        super().__exit__(*exception)
-        _entered.remove(self)
-        changed()
+        try:
+            self._leave(*exception)
+        finally:
+            if self in _entered:  # a handler ran first
+                self._leave(*exception)
+
+    def _leave(self, *exception: Any) -> None:
+        with _quiet:
+            super().__exit__(*exception)
+            _entered.remove(self)
+            changed()
 
     def __call__(self, function: F) -> F:
         """As a decorator: the state holds while `function` runs."""
