@@ -144,17 +144,27 @@ static int is_middling(PyObject *storage)
            PyArray_SIZE((PyArrayObject *)flat) <= MIDDLING * limit;
 }
 
+/* How many operands are arrays; 0 where an operation is not exact for one, or one is larger than
+   `most` elements. */
+static int exact_arrays(const Row *row, const There *there, int count, npy_intp most)
+{
+    int arrays = 0;
+    for (int at = 0; at < count; at++) {
+        PyArrayObject *a = (PyArrayObject *)there[at].value;
+        int type = there[at].array ? plain_type(a) : 0;
+        if (there[at].array && (type < 0 || row->most[type] == 0 || PyArray_SIZE(a) > most)) {
+            return 0;
+        }
+        arrays += there[at].array;
+    }
+    return arrays;
+}
+
 /* Whether all operands are arrays for which an operation is exact. */
 static int are_exact(PyObject *op, const There *there, int count)
 {
     Row *row = row_of(op);
-    for (int at = 0; row != NULL && at < count; at++) {
-        int type = there[at].array ? plain_type((PyArrayObject *)there[at].value) : -1;
-        if (type < 0 || row->most[type] == 0) {
-            return 0;
-        }
-    }
-    return row != NULL;
+    return row != NULL && exact_arrays(row, there, count, NPY_MAX_INTP) == count;
 }
 
 /* As eager_policy.for_update: whether two operands are parts of one block of middling size, by an
@@ -170,8 +180,18 @@ static int is_for_update(PyObject *op, PyObject *const *args, const There *there
            are_exact(op, there, count);
 }
 
+/* Whether an operation with such a result is exact and its arrays of middling size. */
+static int is_exact_and_middling(const Row *row, const There *there, int count, npy_intp size)
+{
+    npy_intp limit = eager_below();
+    return hooks.plain && limit > 1 && limit <= NPY_MAX_INTP / MIDDLING && is_wanted() &&
+           size >= limit && size <= MIDDLING * limit &&
+           exact_arrays(row, there, count, MIDDLING * limit) > 0;
+}
+
 /* 1: all operands are below the eager threshold, 2: it spares a copy, 3: what it gives is probably
-   for an update of the block of both, 0: none of these. */
+   for an update of the block of both, 4: it may be NumPy's where what it gives is looked at alone,
+   0: none of these. */
 static int decision(PyObject *op, PyObject *const *args, const There *there, int count,
                     Result *result)
 {
@@ -189,7 +209,9 @@ static int decision(PyObject *op, PyObject *const *args, const There *there, int
         return result->size < limit ? 1 : is_for_update(op, args, there, count, result->size) * 3;
     }
     Row *row = row_of(op);
-    return row != NULL && spares_copy(row, there, count, result->size) ? 2 : 0;
+    return row == NULL ? 0
+        : spares_copy(row, there, count, result->size) ? 2
+        : is_exact_and_middling(row, there, count, result->size) * 4;
 }
 
 /* Memory for a result that was used before (new), since new pages cost more than the arithmetic;
@@ -245,6 +267,15 @@ static PyObject *finished(PyObject *value, int pooled)
 
 /* --------------------------------------------------------------------------------- entry points */
 
+PyObject *out_alone(void)
+{
+    static PyObject *names;
+    if (names == NULL) {
+        names = PyTuple_Pack(1, name_out);
+    }
+    return names;
+}
+
 /* NumPy's call on values, as an array of ours. `loops`: the result may take used memory. */
 static PyObject *call_on(PyObject *call, const Loops *loops, const There *there, int count,
                          Result *result)
@@ -255,12 +286,11 @@ static PyObject *call_on(PyObject *call, const Loops *loops, const There *there,
     }
     PyObject *room = given[count] = room_for(loops, there, count, result);
     if (room != NULL) { /* by name: `maximum` warns of a third operand */
-        names = PyTuple_Pack(1, name_out);
+        names = out_alone();
     }
     if (!PyErr_Occurred()) {
         found = PyObject_Vectorcall(call, given, count, names);
     }
-    Py_XDECREF(names);
     found = finished(found, room != NULL);
     Py_XDECREF(room);
     return found;
@@ -276,10 +306,15 @@ PyObject *exported_call(PyObject *op, const Loops *loops, PyObject *call, PyObje
         return NULL;
     }
     int way = decision(op, args, there, count, &result);
-    if (way != 0) {
+    Alone *place = way == 4 ? alone_here(op, result.size) : NULL;
+    if (way != 0 && (way != 4 || place != NULL)) {
+        double began = place == NULL ? 0 : seconds_now();
         found = call_on(call, way > 1 ? loops : NULL, there, count, &result);
-        if (way == 2 && found != NULL) {
+        if ((way == 2 || place != NULL) && found != NULL) {
             count_run(row_of(op)->name);
+        }
+        if (place != NULL) {
+            alone_took(place, seconds_now() - began);
         }
     }
     let_go(there, count);
@@ -320,15 +355,6 @@ static int is_middling_update(PyObject *op, const There *there, int count, Resul
     return are_exact(op, there, count) && broadcast_values(there, count, result);
 }
 
-PyObject *out_alone(void)
-{
-    static PyObject *names;
-    if (names == NULL) {
-        names = PyTuple_Pack(1, name_out);
-    }
-    return names;
-}
-
 int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count, Core *out)
 {
     There there[3];
@@ -349,7 +375,7 @@ int exported_into(PyObject *op, PyObject *call, PyObject *const *args, int count
     there[count].value = real;
     there[count].array = there[count].visible = 1;
     int way = middling ? is_middling_update(op, there, count + 1, &result)
-                       : decision(op, args, there, count + 1, &result);
+                       : decision(op, args, there, count + 1, &result) % 4;
     int lock = way == 0 ? 0 : lock_part(middling ? PyArray_SIZE((PyArrayObject *)real) : 0);
     if (lock > 0 && (middling ? middling_for_writing(out) : for_writing(out)) != real) {
         way = 0; /* another thread was here */

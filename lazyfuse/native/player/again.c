@@ -296,7 +296,8 @@ static PyObject *again_along(PyObject *roots, PyObject *others, PyObject *record
     return found;
 }
 
-PyObject *again(PyObject *roots, PyObject *others, PyObject *recorded, PyObject *rule, int waits)
+static PyObject *once_more(PyObject *roots, PyObject *others, PyObject *recorded, PyObject *rule,
+                           int waits)
 {
     long mode = is_set_up() ? mode_now(rule, waits) : -1;
     if (mode < 0) {
@@ -328,6 +329,17 @@ PyObject *again(PyObject *roots, PyObject *others, PyObject *recorded, PyObject 
         Py_CLEAR(raised);
     }
     Py_DECREF(kept);
+    return raised;
+}
+
+PyObject *again(PyObject *roots, PyObject *others, PyObject *recorded, PyObject *rule, int waits)
+{
+    PyObject *lone = lone_root(roots);
+    double began = lone == NULL ? 0 : seconds_now();
+    PyObject *raised = once_more(roots, others, recorded, rule, waits);
+    if (lone != NULL && raised != NULL && PyList_CheckExact(raised)) {
+        alone_looked(lone, seconds_now() - began);
+    }
     return raised;
 }
 

@@ -39,6 +39,14 @@ int plain_run(PyObject *roots);
    traced, no array lies in chunks. 0 with an exception: an interrupt. */
 int is_alone(void);
 
+/* What is known of an operation at an instruction of the user's. */
+typedef struct Alone Alone;
+/* For an operation that the user's code does now, with a result of so many elements: its place if
+   NumPy is to do it, since what it gives is always looked at alone; NULL: it is to be recorded. */
+Alone *alone_here(PyObject *op, npy_intp size);
+/* Notes what it took NumPy. */
+void alone_took(Alone *place, double seconds);
+
 /* -------------------------------------------------------------------------------------- numbers */
 
 /* As scalars.deliver: what the user gets for a recorded number (new). */

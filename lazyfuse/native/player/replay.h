@@ -134,6 +134,11 @@ PyObject *replay_along(PyObject *roots, PyObject *recorded, PyObject *choices, l
    not kept. (key, pins, nodes): whether others are computed along is not known. Else it is done: a
    list of the exceptions that arose. */
 PyObject *again(PyObject *roots, PyObject *others, PyObject *recorded, PyObject *rule, int waits);
+/* The only node that an evaluation of roots computes (borrowed), apart from parts of arrays; NULL:
+   there are more, or nobody knows where it was recorded. */
+PyObject *lone_root(PyObject *roots);
+/* Notes that such a node was evaluated, and what that took. */
+void alone_looked(PyObject *node, double seconds);
 /* The same by NumPy's loops, where the structure is fresh: 1, 0: not done, -1: an error. */
 int plain_again(PyObject *key, PyObject *roots, PyObject *rule, PyObject *recorded);
 

@@ -240,7 +240,8 @@ PART_OF_NUMBER = _rule(
 )  # fmt: skip
 MIDDLING_BLOCK = _rule(
     EAGER, "middling block", "an update, a join or a number of up to 8 times eager_below elements, "
-    "which are there and, if written, not read by recorded work; a small product of such arrays",
+    "which are there and, if written, not read by recorded work; a small product of such arrays; "
+    "an exact operation at an instruction whose results are looked at alone",
     "arrays.eager_policy", "eager_below",
 )  # fmt: skip
 SMALL_WRITE = _rule(
