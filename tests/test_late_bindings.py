@@ -36,6 +36,7 @@ GIVEN = {
     "devices.thread_pool.callers": "runtime.execution.concurrency",
     "late_modules._section": "runtime.scheduling.evaluate",
     "runtime.capture.conditions.native": "runtime.scheduling.evaluate",
+    "runtime.numerics.errstate._quiet": "runtime.scheduling.evaluate",
     "runtime.scheduling.flush.native": "runtime.scheduling.evaluate",
 }
 """Figures, texts, and modules in C: nothing of ours that stands higher is called by them."""

@@ -296,8 +296,9 @@ static PyObject *again_along(PyObject *roots, PyObject *others, PyObject *record
     return found;
 }
 
+/* As `again`; `along`: whether others may have been computed with them. */
 static PyObject *once_more(PyObject *roots, PyObject *others, PyObject *recorded, PyObject *rule,
-                           int waits)
+                           int waits, int *along)
 {
     long mode = is_set_up() ? mode_now(rule, waits) : -1;
     if (mode < 0) {
@@ -307,6 +308,7 @@ static PyObject *once_more(PyObject *roots, PyObject *others, PyObject *recorded
     PyObject *found = replay_find(roots, ASKED(TABLE), others, ASKED(WATCHED), mode, &among);
     if (among && found == Py_None) {
         Py_DECREF(found);
+        *along = 1;
         return again_along(roots, others, recorded, rule, waits, mode);
     }
     if (found == NULL || found == Py_None) {
@@ -336,8 +338,9 @@ PyObject *again(PyObject *roots, PyObject *others, PyObject *recorded, PyObject 
 {
     PyObject *lone = lone_root(roots);
     double began = lone == NULL ? 0 : seconds_now();
-    PyObject *raised = once_more(roots, others, recorded, rule, waits);
-    if (lone != NULL && raised != NULL && PyList_CheckExact(raised)) {
+    int along = 0;
+    PyObject *raised = once_more(roots, others, recorded, rule, waits, &along);
+    if (lone != NULL && !along && raised != NULL && PyList_CheckExact(raised)) {
         alone_looked(lone, seconds_now() - began);
     }
     return raised;

@@ -55,7 +55,7 @@ Alone *alone_here(PyObject *op, npy_intp size)
         *place = (Alone){.code = (uintptr_t)code, .op = (uintptr_t)op, .size = size,
                          .offset = offset};
     }
-    if (place->waits) { /* what came of it the last time was read by others, or by nobody */
+    if (place->waits) { /* what came of it the last time was read by other operations, or not at all */
         place->looks = place->turns = place->left = 0;
     }
     if (place->left > 0) {
@@ -80,8 +80,8 @@ PyObject *lone_root(PyObject *roots)
     }
     for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(src); at++) {
         PyObject *each = PyTuple_GET_ITEM(src, at);
-        PyObject *of = NODE(each, op) == hooks.view_op ? PyTuple_GET_ITEM(NODE(each, src), 0) : each;
-        if (is_pending(of)) {
+        if (is_pending(each) && (NODE(each, op) != hooks.view_op ||
+                                 is_pending(PyTuple_GET_ITEM(NODE(each, src), 0)))) {
             return NULL;
         }
     }

@@ -135,7 +135,7 @@ PyObject *replay_along(PyObject *roots, PyObject *recorded, PyObject *choices, l
    list of the exceptions that arose. */
 PyObject *again(PyObject *roots, PyObject *others, PyObject *recorded, PyObject *rule, int waits);
 /* The only node that an evaluation of roots computes (borrowed), apart from parts of arrays; NULL:
-   there are more, or nobody knows where it was recorded. */
+   there are more, or it has no source location. */
 PyObject *lone_root(PyObject *roots);
 /* Notes that such a node was evaluated, and what that took. */
 void alone_looked(PyObject *node, double seconds);

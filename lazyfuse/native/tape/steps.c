@@ -408,8 +408,8 @@ static PyObject *quicker(Step *step, Call *call, PyObject *const *functions,
 }
 
 /* Does a call that was described, and learns how; `objects`: our function, NumPy's. */
-static PyObject *stepped(Call *call, uint64_t hash, PyObject *const *objects, PyObject *const *args, size_t flags,
-                         PyObject *names)
+static PyObject *stepped(Call *call, uint64_t hash, PyObject *const *objects,
+                         PyObject *const *args, size_t flags, PyObject *names)
 {
     Py_ssize_t count = PyVectorcall_NARGS(flags);
     Step *step = *place_of(call, hash);

@@ -11,13 +11,13 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import Context, ContextVar
 from types import CodeType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from lazyfuse.devices.critical import begin_quietly, section
 from lazyfuse.registry import implements, pair
 from lazyfuse.runtime.numerics.warning_filters import NotedFilters
 
@@ -36,7 +36,8 @@ _equal: object = DEFAULT  # the last other state that equals it
 plain = True
 """Whether the state that was set through lazyfuse is NumPy's default."""
 
-_quiet = section(threading.RLock())  # no handler runs between a state and what is noted of it
+lock = threading.RLock()
+_quiet: AbstractContextManager[Any] = lock
 _entered: list[Any] = []  # of all threads: if it is empty, every thread has the default state
 _listeners: list[Callable[[bool], None]] = []
 _finishers: list[Callable[[], None]] = []
@@ -170,6 +171,16 @@ def seterr(*args: Any, **kwargs: Any) -> dict[str, str]:
     return before
 
 
+def use(section: AbstractContextManager[Any], quietly: Callable[[Any], Any]) -> None:
+    """Let states begin and end in `section`, with `lock`: no handler runs between a state and what
+    is noted of it. `quietly`: critical.begin_quietly, as a handler that raised before the first
+    line of `__exit__` would leave the state.
+    """
+    global _quiet
+    _quiet = section
+    quietly(errstate.__exit__)
+
+
 class errstate(np.errstate):  # noqa: N801  # NumPy's spelling
     """As `numpy.errstate`."""
 
@@ -189,7 +200,6 @@ class errstate(np.errstate):  # noqa: N801  # NumPy's spelling
                 changed()
             raise
 
-    @begin_quietly  # a handler that raised before the first line would leave the state
     def __exit__(self, *exception: Any) -> None:
         try:
             self._leave(*exception)

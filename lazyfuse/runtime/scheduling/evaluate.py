@@ -68,6 +68,7 @@ lock = concurrency.lock
 if (_native := bootstrap.machine_code(trouble=references.trouble)) is not None:
     critical.use(_native)
 late_modules.use(critical.section(late_modules.lock))
+errstate.use(critical.section(errstate.lock), critical.begin_quietly)
 late_modules.follow(settings, hardware)  # which applies the user's options to them
 quiet = critical.section(lock)
 begin_quietly, IS_MAIN = critical.begin_quietly, interpreter.IS_MAIN
