@@ -313,6 +313,9 @@ PyObject *array_from(PyObject *pool, PyObject *shape, PyObject *dtype);
 OfferedFast pool_empty;
 /* Seconds since the first call: a number that is small enough for nanoseconds. */
 double seconds_now(void);
+/* The least time of late: what was before grows a little, as a busy machine is not for ever. 0: none
+   was known. */
+double least_of_late(double before, double now);
 Offered clock_seconds;
 
 /* ---------------------------------------------------------------------------------------- hooks */

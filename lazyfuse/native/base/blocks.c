@@ -344,3 +344,9 @@ PyObject *clock_seconds(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing
 {
     return PyFloat_FromDouble(seconds_now());
 }
+
+double least_of_late(double before, double now)
+{
+    before *= 1.05;
+    return before == 0 || now < before ? now : before;
+}

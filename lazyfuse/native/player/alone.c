@@ -10,7 +10,6 @@
 enum { PLACES = 1024, ENOUGH = 4, MOST_TURNS = 64 };
 
 static const double RECORDS = 3e-6; /* what it takes to record an operation, in seconds */
-static const double FORGETS = 1.05; /* the least times of late: a busy machine is not for ever */
 
 struct Alone {
     uintptr_t code, op;
@@ -34,11 +33,6 @@ static int is_known(const Alone *place, PyObject *code, int offset, PyObject *op
 {
     return place->code == (uintptr_t)code && place->offset == offset &&
            place->op == (uintptr_t)op && place->size == size;
-}
-
-static double least(double before, double now)
-{
-    return before == 0 || now < before * FORGETS ? now : before * FORGETS;
 }
 
 Alone *alone_here(PyObject *op, npy_intp size)
@@ -68,7 +62,7 @@ Alone *alone_here(PyObject *op, npy_intp size)
 
 void alone_took(Alone *place, double seconds)
 {
-    place->theirs = least(place->theirs, seconds);
+    place->theirs = least_of_late(place->theirs, seconds);
 }
 
 PyObject *lone_root(PyObject *roots)
@@ -103,7 +97,7 @@ void alone_looked(PyObject *node, double seconds)
     }
     place->waits = 0;
     place->looks++;
-    place->ours = least(place->ours, seconds + RECORDS);
+    place->ours = least_of_late(place->ours, seconds + RECORDS);
     if (place->looks < ENOUGH) {
         return;
     }

@@ -6,7 +6,6 @@
 
 enum { LIMIT = 4096, SLOTS = 2 * LIMIT, LATER = 256, FEW = 65, FEWER = 64 };
 /* How much longer than the least time that is remembered the next one may take. */
-static const double FORGETS = 1.05;
 /* How many times as long a way may take that is tried at all visits to be tried. */
 static const double FAR = 2;
 
@@ -401,8 +400,7 @@ static PyObject *quicker(Step *step, Call *call, PyObject *const *functions,
     double took = seconds_now() - began;
     step = *place_of(call, hash);
     if (step != NULL && step->compares) {
-        double least = step->seconds[which] * FORGETS;
-        step->seconds[which] = least == 0 || took < least ? took : least;
+        step->seconds[which] = least_of_late(step->seconds[which], took);
     }
     return found;
 }

@@ -185,17 +185,17 @@ class errstate(np.errstate):  # noqa: N801  # NumPy's spelling
     """As `numpy.errstate`."""
 
     def __enter__(self) -> None:
-        state, before = STATE.get(), np.geterr()
+        state, before, entries = STATE.get(), np.geterr(), _entered.count(self)
         try:
+            super().__enter__()
+            _finish_before(before)  # not in the section: it evaluates, which takes another lock
             with _quiet:
-                super().__enter__()
-                _finish_before(before)
                 _entered.append(self)
                 changed()
         except BaseException:  # an interrupt, or the user's filters turned a warning into an error
             with _quiet:
                 STATE.set(state)
-                if self in _entered:
+                if _entered.count(self) > entries:
                     _entered.remove(self)
                 changed()
             raise

@@ -323,3 +323,14 @@ def test_what_raises_now_did_not_raise_where_it_was_recorded() -> None:
                 else:
                     with pytest.warns(RuntimeWarning, match="divide by zero"):
                         np.asarray(y)
+
+
+def test_an_error_state_that_is_entered_twice_stays_entered() -> None:
+    for xp in (np, lf):
+        state = xp.errstate(divide="ignore")
+        before = xp.geterr()
+        with state:
+            with pytest.raises(TypeError), state:
+                pass
+            assert xp.geterr()["divide"] == "ignore"
+        assert xp.geterr() == before
