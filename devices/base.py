@@ -97,9 +97,10 @@ class Later(Protocol):
         """
 
 
-Crew = tuple[int, int, int, int, object]
-"""The address of the loop over chunks, of the code that shares it, of the team, its helpers, and
-what holds the team."""
+Crew = tuple[int, int, int, int, object, int]
+"""The address of the loop over chunks, of the code that shares it, of the team, its helpers, what
+holds the team, and the address of a number: it may be used again while that is the same, and no
+worker of the team is late (0: it may not)."""
 
 
 class Bound(NamedTuple):

@@ -7,6 +7,7 @@ worker that wakes late costs nothing but its share, and several callers may run 
 
 from __future__ import annotations
 
+import ctypes
 import os
 import queue
 import threading
@@ -16,12 +17,21 @@ from . import fork_safety, interpreter
 
 callers = 1
 """How many callers work at the same time: each has its part of the threads."""
+changes = ctypes.c_int64()
+"""How often the threads of launches have changed: C asks again who helps only then."""
+
+
+def change() -> None:
+    """Note that the threads of launches are others from now on."""
+    changes.value += 1
 
 
 def share_out(count: int) -> None:
     """Set the number of callers that work at the same time."""
     global callers
-    callers = count
+    if count != callers:
+        callers = count
+        change()
 
 
 # Most waiting jobs per worker thread: busy threads would not reach more of them in time.
@@ -97,11 +107,13 @@ class ThreadPool:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._started = 0
         self._lock = threading.Lock()
+        change()
 
     def resize(self, threads: int) -> None:
         """Use this many threads (the caller's included) from now on."""
         with self._lock:
             self.threads = max(1, threads)
+            change()
             for _ in range(self.threads - 1, self._started):
                 self._jobs.put(None)  # ends one worker thread
             self._started = min(self._started, self.threads - 1)

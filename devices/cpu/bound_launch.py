@@ -6,10 +6,12 @@ serves all arrays of the same strides and dtypes.
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import thread_pool
 from ..base import Bound, Crew, Launch
 
 if TYPE_CHECKING:
@@ -41,19 +43,20 @@ def in_c(
     if count == 1:
         return Bound(rows)
     additions = launch.elements * weight
-    alone = work.loop(chunks)[0], 0, 0, 0, None
+    loop = work.loop(chunks)[0]
     if additions < work.threads_above:
-        return Bound(rows, alone)
+        return Bound(rows, (loop, 0, 0, 0, None, 0))
 
     def threads() -> Crew | None:
         """The loop over rows, and the team that shares it; None: Python threads help."""
         helpers = work.helpers(additions, count)
+        known = 0 if work.native.were_late() else ctypes.addressof(thread_pool.changes)
         if helpers <= 0:
-            return alone
+            return loop, 0, 0, 0, None, known
         crew = work.native.team(helpers)
         if crew is None:
             return None
-        return alone[0], crew.loaded[0].address, crew.address, helpers, crew
+        return loop, crew.loaded[0].address, crew.address, helpers, crew, known
 
     return Bound(rows, threads)
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import fork_safety, interpreter
+from .. import fork_safety, interpreter, thread_pool
 from ..pools.object_code import Loaded
 from .llvm_text import words
 
@@ -268,13 +268,14 @@ class NativeThreads:
         """Start again, with the new number of threads."""
         with self._lock:
             crew, self._team = self._team, None
+        thread_pool.change()
         if crew is not None:
             crew.dismiss()
 
     def are_late(self) -> bool:
         """Whether workers kept a caller waiting a moment ago: other programs have their cores."""
         crew = self._team
-        if crew is None or (crew.late.value == self._late and not self._alone_until):
+        if crew is None or not self.were_late():
             return False
         now = time.perf_counter()
         if crew.late.value != self._late:
@@ -285,6 +286,11 @@ class NativeThreads:
         elif now > self._alone_until + 2 * self._alone:
             self._alone_until = 0.0  # they came in time
         return now < self._alone_until
+
+    def were_late(self) -> bool:
+        """Whether workers were late of late: each launch asks whether they are."""
+        crew = self._team
+        return crew is not None and (crew.late.value != self._late or self._alone_until != 0.0)
 
     def sleep_early(self) -> None:
         """Let waiting workers sleep at once, to free their cores for other libraries."""

@@ -203,7 +203,6 @@ def _install() -> None:
         base.NATIVE.bind("traced", lambda *call: steps.traced(*call))
         base.NATIVE.bind("storage_of", storage_of)
         base.NATIVE.bind("snapshot", snapshot)
-        base.NATIVE.bind("named_place", lambda *place: steps.named_place(*place))
         base.NATIVE.bind("plain_node", lambda *node: fresh.one(*node))
         base.NATIVE.bind("called_name", steps.called_name)
         base.NATIVE.bind("calls_counted", numpy_calls.begin)

@@ -108,11 +108,6 @@ class _Trace:
         return found
 
 
-def named_place(where: Any, name: str) -> SourceLocation:
-    """A source location at which a function of that name was recorded. For C."""
-    return SourceLocation.like(where, name=name)
-
-
 def called_name(theirs: Any, before: dict[str, int], noted: list[Any]) -> str | bool | None:
     """The name under which NumPy's calls of a function are counted; True: they are not; None: C is
     not to make them. For C.

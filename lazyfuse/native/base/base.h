@@ -330,7 +330,7 @@ Offered clock_seconds;
     _(arrangement) _(quiet) _(leaf) _(room) _(exact_types)                            \
     _(array_ufunc) _(error_bits) _(real_view)                                                      \
     _(pool_empty) _(trim) _(stretch_left) _(deliver)                                               \
-    _(traced) _(storage_of) _(plain_node) _(snapshot) _(named_place)                               \
+    _(traced) _(storage_of) _(plain_node) _(snapshot)                               \
     _(called_name) _(calls_counted) _(evaluate_in_full) _(lost) _(export_rule)                     \
     _(numpys_item) _(numpys_matmul)                                                                \
     _(evaluations_begin) _(number_uses) _(numbers_inside) _(gather_rule) _(takes_numbers)          \

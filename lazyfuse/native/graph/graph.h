@@ -31,6 +31,8 @@ int may_record(void);
 long ignored_errors(void);
 /* As nodes.caller: the user's source line (new). */
 PyObject *find_caller(void);
+/* As errstate.SourceLocation.like, with one more fact (new). */
+PyObject *place_like(PyObject *where, PyObject *name, PyObject *fact);
 /* A leaf over the memory of a new array (new). */
 PyObject *leaf_of(PyArrayObject *value);
 /* The first frame outside lazyfuse (new); NULL without an exception: there is none. */

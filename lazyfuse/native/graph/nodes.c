@@ -71,14 +71,30 @@ long ignored_errors(void)
     return is_default_state() ? 0 : error_bits();
 }
 
+PyObject *place_like(PyObject *where, PyObject *name, PyObject *fact)
+{
+    PyObject *place = PyObject_CallOneArg(hooks.source_location, where);
+    if (place != NULL && (PyObject *)Py_TYPE(where) == hooks.source_location) {
+        PyObject *facts = PyObject_GenericGetDict(where, NULL);
+        PyObject *own = facts == NULL ? NULL : PyObject_GenericGetDict(place, NULL);
+        int failed = own == NULL || PyDict_Update(own, facts) < 0;
+        Py_XDECREF(own);
+        Py_XDECREF(facts);
+        if (failed) {
+            Py_CLEAR(place);
+        }
+    }
+    if (place != NULL && PyObject_SetAttr(place, name, fact) < 0) {
+        Py_CLEAR(place);
+    }
+    return place;
+}
+
 /* As nodes.caller: a location with the flags that are ignored there; steals `where`. */
 static PyObject *note_ignored(PyObject *where, long ignored)
 {
-    PyObject *place = PyObject_CallOneArg(hooks.source_location, where);
-    PyObject *bits = place == NULL ? NULL : PyLong_FromLong(ignored);
-    if (bits == NULL || PyObject_SetAttr(place, name_ignored, bits) < 0) {
-        Py_CLEAR(place);
-    }
+    PyObject *bits = PyLong_FromLong(ignored);
+    PyObject *place = bits == NULL ? NULL : place_like(where, name_ignored, bits);
     Py_XDECREF(bits);
     Py_DECREF(where);
     return place;

@@ -5,15 +5,15 @@
 #include <string.h>
 
 enum {
-    DUE, DUE_FOR, ELEMENTS, ELEMENTS_DUE, FILTERS, FILTERS_FIRST, FILTERS_SIZE, LAST, LINES,
-    LOOPING, NODES, NODES_DUE, NODES_PLANNED, OVERDUE, PLAIN, REDUCING, ROOM, ROUNDS, STEADY,
-    WAITING, FIELDS
+    DUE, DUE_FOR, ELEMENTS, ELEMENTS_DUE, FILTERS, FILTERS_FIRST, FILTERS_SIZE, LAST, LEFT, LINES,
+    LOOPING, NODES, NODES_DUE, NODES_PLANNED, OVERDUE, PLAIN, REDUCING, ROOM, ROUNDS, ROUNDS_LEFT,
+    STEADY, WAITING, FIELDS
 };
 
 static const char *const field_names[FIELDS] = {
     "due", "due_for", "elements", "elements_due", "filters", "filters_first", "filters_size",
-    "last", "lines", "looping", "nodes", "nodes_due", "nodes_planned", "overdue", "plain",
-    "reducing", "room", "rounds", "steady", "waiting",
+    "last", "left", "lines", "looping", "nodes", "nodes_due", "nodes_planned", "overdue", "plain",
+    "reducing", "room", "rounds", "rounds_left", "steady", "waiting",
 };
 
 /* A callable that notes nodes; it calls `flush.Pending.note` where Python decides. */
@@ -37,7 +37,14 @@ static int is_true_name(PyObject *names, PyObject *name)
     return found != NULL && PyObject_IsTrue(found) == 0 ? 0 : 1;
 }
 
-/* The line of a node as a number, as `flush.line_of`; -1: Python decides. */
+/* As `flush.line_of`; -1 with an exception. */
+static long long line_at(PyObject *where)
+{
+    long offset = PyLong_AsLong(PyTuple_GET_ITEM(where, 1));
+    return ((long long)(size_t)PyTuple_GET_ITEM(where, 0) << 16) + offset;
+}
+
+/* The line of a node as a number; -1: Python decides. */
 static long long line_of(Notes *self, PyObject *pending, PyObject *node)
 {
     PyObject *where = NODE(node, location);
@@ -54,8 +61,7 @@ static long long line_of(Notes *self, PyObject *pending, PyObject *node)
         || (count && PyList_GET_ITEM(filters, 0) != FIELD(FILTERS_FIRST))) {
         return -1; /* changed, or warnings are errors */
     }
-    long offset = PyLong_AsLong(PyTuple_GET_ITEM(where, 1));
-    return ((long long)(size_t)PyTuple_GET_ITEM(where, 0) << 16) + offset;
+    return line_at(where);
 }
 
 /* Elements of a shape; -1: Python decides. */
@@ -102,31 +108,37 @@ static int is_worth_it(Notes *self, long long elements)
     return least == NULL || elements >= PyLong_AsLongLong(least);
 }
 
+/* One more repeat of a line; -1: an error. */
+static int count_line(PyObject *rounds, PyObject *line)
+{
+    PyObject *before = PyDict_GetItemWithError(rounds, line);
+    PyObject *after = PyErr_Occurred() ? NULL
+        : PyLong_FromLong(1 + (before == NULL ? 0 : PyLong_AsLong(before)));
+    int failed = after == NULL || PyDict_SetItem(rounds, line, after) < 0;
+    Py_XDECREF(after);
+    return failed ? -1 : 0;
+}
+
 /* Counts one more repeat of a line; 0: done, 1: Python decides, -1: an error. */
 static int count_round(Notes *self, PyObject *pending, PyObject *line, long long elements)
 {
-    PyObject *rounds = FIELD(ROUNDS), *before, *after;
-    if (!PyDict_CheckExact(rounds) || !PyAnySet_CheckExact(FIELD(LINES))) {
+    PyObject *rounds = FIELD(ROUNDS);
+    if (!PyDict_CheckExact(rounds) || !PyAnySet_CheckExact(FIELD(LINES)) ||
+        !PyAnySet_CheckExact(FIELD(STEADY))) {
         return 1;
     }
-    before = PyDict_GetItemWithError(rounds, line);
+    PyObject *before = PyDict_GetItemWithError(rounds, line);
     long count = before == NULL ? 0 : PyLong_AsLong(before);
-    if (count < 0) {
-        return 1;
+    if (count >= (FIELD(REDUCING) == Py_False ? self->most : self->fewer)) {
+        if (is_worth_it(self, elements) && PySet_Contains(FIELD(LINES), line) &&
+            is_due(self, pending, count + 1)) {
+            return 1;
+        }
+        if (PySet_GET_SIZE(FIELD(STEADY)) > 0 && PySet_Contains(FIELD(STEADY), line)) {
+            Py_SETREF(FIELD(OVERDUE), Py_NewRef(Py_True));
+        }
     }
-    if (count >= (FIELD(REDUCING) == Py_False ? self->most : self->fewer)
-        && (!PyAnySet_CheckExact(FIELD(STEADY)) || PySet_GET_SIZE(FIELD(STEADY))
-            || (is_worth_it(self, elements) && PySet_Contains(FIELD(LINES), line)
-                && is_due(self, pending, count + 1)))) {
-        return 1;
-    }
-    after = PyLong_FromLong(count + 1);
-    if (after == NULL) {
-        return -1;
-    }
-    int failed = PyDict_SetItem(rounds, line, after) < 0 || PySet_Add(FIELD(LINES), line) < 0;
-    Py_DECREF(after);
-    return failed ? -1 : 0;
+    return count_line(rounds, line) < 0 || PySet_Add(FIELD(LINES), line) < 0 ? -1 : 0;
 }
 
 static PyObject *slowly(PyObject *pending, PyObject *node)
@@ -266,22 +278,94 @@ static int is_due_for_options(PyObject *due)
     return same;
 }
 
-/* As `Pending.reset`, where nothing is pending any more and nothing is to be counted: 1, 0 where
-   Python does it, -1 with an exception. */
+enum { CHECK_AFTER = 64, STEADY_LINES = 64 }; /* as in flush.py */
+
+/* The references to nodes that are pending (new). */
+static PyObject *left_of(PyObject *noted)
+{
+    PyObject *left = PyList_New(0);
+    for (Py_ssize_t i = 0; left != NULL && i < PyList_GET_SIZE(noted); i++) {
+        PyObject *node = PyWeakref_GetObject(PyList_GET_ITEM(noted, i));
+        if (node != Py_None && is_pending(node) &&
+            PyList_Append(left, PyList_GET_ITEM(noted, i)) < 0) {
+            Py_CLEAR(left);
+        }
+    }
+    return left;
+}
+
+/* How often each line has recorded what is left (new). */
+static PyObject *turns_of(PyObject *left)
+{
+    PyObject *turns = PyDict_New();
+    for (Py_ssize_t i = 0; turns != NULL && i < PyList_GET_SIZE(left); i++) {
+        PyObject *node = PyWeakref_GetObject(PyList_GET_ITEM(left, i));
+        PyObject *where = node == Py_None ? Py_None : NODE(node, location);
+        PyObject *line = where == Py_None ? NULL : PyLong_FromLongLong(line_at(where));
+        if (line != NULL && count_line(turns, line) < 0) {
+            Py_CLEAR(turns);
+        }
+        Py_XDECREF(line);
+    }
+    if (PyErr_Occurred()) {
+        Py_CLEAR(turns);
+    }
+    return turns;
+}
+
+/* As `Pending.keep_rounds`; -1: an error. */
+static int keep_rounds(Notes *self, PyObject *pending, PyObject *left)
+{
+    PyObject *turns = turns_of(left), *steady = FIELD(STEADY), *line, *count;
+    PyObject *before = turns == NULL ? NULL : PyDict_Copy(turns);
+    PyObject *kept = before == NULL ? NULL : PyList_GetSlice(left, 0, PyList_GET_SIZE(left));
+    PyObject *most = kept == NULL ? NULL : PyLong_FromLong(self->most);
+    int failed = most == NULL ||
+                 (PySet_GET_SIZE(steady) > STEADY_LINES && PySet_Clear(steady) < 0);
+    for (Py_ssize_t at = 0; !failed && PyDict_Next(before, &at, &line, &count);) {
+        failed = PyLong_AsLong(count) > self->most && PySet_Add(steady, line) < 0;
+    }
+    PyObject *lines = failed ? NULL : PyObject_GetIter(steady);
+    while (lines != NULL && (line = PyIter_Next(lines)) != NULL) {
+        failed |= PyDict_SetItem(turns, line, most) < 0;
+        Py_DECREF(line);
+    }
+    Py_XDECREF(lines);
+    Py_XDECREF(most);
+    if (failed || PyErr_Occurred()) {
+        Py_XDECREF(turns);
+        Py_XDECREF(before);
+        Py_XDECREF(kept);
+        return -1;
+    }
+    Py_SETREF(FIELD(LEFT), kept);
+    Py_SETREF(FIELD(ROUNDS_LEFT), before);
+    Py_SETREF(FIELD(ROUNDS), turns);
+    return 0;
+}
+
+/* As `Pending.reset`: 1, 0 where Python does it, -1 with an exception. */
 static int reset_quickly(Notes *self, PyObject *pending)
 {
     PyObject *due = FIELD(DUE), *listeners = PyDict_GetItemWithError(hooks.tracing, name_listeners);
-    if (listeners == NULL || PyObject_Size(listeners) != 0 || FIELD(LOOPING) != Py_False ||
-        !PyAnySet_CheckExact(FIELD(STEADY)) || PySet_GET_SIZE(FIELD(STEADY)) != 0 ||
-        !PyAnySet_CheckExact(FIELD(LINES)) || !PyDict_CheckExact(FIELD(ROUNDS)) ||
-        !PyTuple_CheckExact(due) || !is_due_for_options(FIELD(DUE_FOR))) {
+    if (listeners == NULL || PyObject_Size(listeners) != 0 ||
+        !PyAnySet_CheckExact(FIELD(STEADY)) || !PyAnySet_CheckExact(FIELD(LINES)) ||
+        !PyDict_CheckExact(FIELD(ROUNDS)) || !PyTuple_CheckExact(due) ||
+        !PyList_CheckExact(FIELD(NODES)) || !is_due_for_options(FIELD(DUE_FOR))) {
         return PyErr_Occurred() ? -1 : 0;
     }
-    PyObject *left = alive_of(FIELD(NODES), NULL);
+    PyObject *left = left_of(FIELD(NODES));
     Py_ssize_t count = left == NULL ? -1 : PyList_GET_SIZE(left);
-    if (count != 0) {
+    if (count < 0 || 2 * count > CHECK_AFTER ||
+        (count > 0 && count >= PyLong_AsSsize_t(PyTuple_GET_ITEM(due, 0)))) {
         Py_XDECREF(left);
         return count < 0 ? -1 : 0;
+    }
+    int is_looping = FIELD(LOOPING) == Py_True;
+    int counts = !is_looping && (count > 0 || PySet_GET_SIZE(FIELD(STEADY)) > 0);
+    if (counts && keep_rounds(self, pending, left) < 0) {
+        Py_DECREF(left);
+        return -1;
     }
     Py_SETREF(FIELD(NODES), left);
     Py_SETREF(FIELD(PLAIN), Py_NewRef(Py_True));
@@ -290,7 +374,9 @@ static int reset_quickly(Notes *self, PyObject *pending)
     Py_SETREF(FIELD(NODES_PLANNED), Py_NewRef(PyTuple_GET_ITEM(due, 0)));
     Py_SETREF(FIELD(NODES_DUE), Py_NewRef(PyTuple_GET_ITEM(due, 0)));
     Py_SETREF(FIELD(ELEMENTS_DUE), Py_NewRef(PyTuple_GET_ITEM(due, 1)));
-    PyDict_Clear(FIELD(ROUNDS));
+    if (!counts && !is_looping) {
+        PyDict_Clear(FIELD(ROUNDS));
+    }
     return PySet_Clear(FIELD(LINES)) < 0 || set_number(&FIELD(ELEMENTS), 0) < 0 ||
                    set_number(&FIELD(WAITING), 0) < 0 ||
                    set_number(&FIELD(ROOM), self->together) < 0

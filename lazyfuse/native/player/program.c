@@ -163,6 +163,7 @@ static void program_dealloc(PyObject *object)
         Py_XDECREF(event->first);
         Py_XDECREF(event->second);
         Py_XDECREF(event->dead);
+        Py_XDECREF(event->crew);
         for (Py_ssize_t at = 0; at < event->combining_count; at++) {
             Py_XDECREF(event->combining[at].joins);
         }
@@ -188,6 +189,7 @@ static int program_traverse(PyObject *object, visitproc visit, void *arg)
         Py_VISIT(self->events[i].first);
         Py_VISIT(self->events[i].second);
         Py_VISIT(self->events[i].dead);
+        Py_VISIT(self->events[i].crew);
     }
     Py_VISIT(self->results);
     return 0;

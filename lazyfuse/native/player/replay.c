@@ -197,6 +197,39 @@ static long start_with(Turn *turn, Event *event, const Crew *crew)
     return DONE;
 }
 
+enum { CREW = 2, CHANGES = 5, CREW_FIELDS = 6, LATE_WORD = 64 }; /* base.py, native_threads.py */
+
+/* How often workers of a team were late. */
+static int64_t late_of(PyObject *crew)
+{
+    const int64_t *words = PyLong_AsVoidPtr(PyTuple_GET_ITEM(crew, CREW));
+    return words == NULL ? 0 : words[LATE_WORD];
+}
+
+/* Who shares the chunks of a launch (new): as Python has said, while the number of threads is what
+   it was then, and no worker has been late since. */
+static PyObject *crew_of(Event *event)
+{
+    static const int64_t *changes;
+    int64_t now = changes == NULL ? 0 : *changes;
+    if (PyTuple_CheckExact(event->second)) {
+        return Py_NewRef(event->second);
+    }
+    if (event->crew != NULL && event->changes == now && event->late == late_of(event->crew)) {
+        return Py_NewRef(event->crew);
+    }
+    PyObject *found = PyObject_CallNoArgs(event->second);
+    int known = found != NULL && PyTuple_Check(found) && PyTuple_GET_SIZE(found) == CREW_FIELDS;
+    const int64_t *lasting = known ? PyLong_AsVoidPtr(PyTuple_GET_ITEM(found, CHANGES)) : NULL;
+    if (lasting != NULL && lasting == changes) {
+        event->changes = now;
+        event->late = late_of(found);
+        Py_XSETREF(event->crew, Py_NewRef(found));
+    }
+    changes = lasting != NULL ? lasting : changes;
+    return found;
+}
+
 /* DONE; NOT_BEGUN: Python does it; FAILED: an exception; IEEE flags, or 0 where Python does only
    the last part. */
 static long start(Turn *turn, Event *event)
@@ -205,12 +238,11 @@ static long start(Turn *turn, Event *event)
     if (event->second == Py_None) {
         return start_with(turn, event, &crew);
     }
-    PyObject *found = PyTuple_CheckExact(event->second)
-        ? Py_NewRef(event->second) : PyObject_CallNoArgs(event->second);
+    PyObject *found = crew_of(event);
     if (found == NULL) {
         return FAILED;
     }
-    if (PyTuple_Check(found) && PyTuple_GET_SIZE(found) == 5) {
+    if (PyTuple_Check(found) && PyTuple_GET_SIZE(found) == CREW_FIELDS) {
         crew.loop = PyLong_AsVoidPtr(PyTuple_GET_ITEM(found, 0));
         crew.share = PyLong_AsVoidPtr(PyTuple_GET_ITEM(found, 1));
         crew.crew = PyLong_AsVoidPtr(PyTuple_GET_ITEM(found, 2));

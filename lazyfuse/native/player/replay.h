@@ -47,6 +47,8 @@ typedef struct {
     Loops *loops;
     PyObject *dead; /* blocks that no later event reads */
     int ends_in_python;
+    PyObject *crew; /* who shares the chunks, as Python has said; NULL: it is asked */
+    int64_t changes, late; /* what they were then: see crew_of */
 } Event;
 
 typedef struct {

@@ -30,8 +30,7 @@ static PyObject *place_of(Places *places, PyObject *placed)
             return places->places[at];
         }
     }
-    PyObject *place = PyObject_CallFunctionObjArgs(
-        hooks.named_place, places->where, PyTuple_GET_ITEM(placed, 0), NULL);
+    PyObject *place = place_like(places->where, name_name, PyTuple_GET_ITEM(placed, 0));
     if (place != NULL) {
         places->names[places->count] = placed;
         places->places[places->count++] = place;

@@ -22,7 +22,8 @@ from lazyfuse import config
 from lazyfuse.codegen.graph import linearize
 from lazyfuse.codegen.graph.node import Layout, Node
 from lazyfuse.codegen.table import ops
-from lazyfuse.devices.cpu import bound_launch
+from lazyfuse.devices import thread_pool
+from lazyfuse.devices.cpu import bound_launch, native_threads
 from lazyfuse.runtime.capture import native_replay
 from lazyfuse.runtime.events import decisions
 from lazyfuse.runtime.scheduling import compound_calls, evaluate, flush
@@ -331,18 +332,25 @@ def launched(
     addresses: Sequence[int],
     scalars: Sequence[Any] = (),
     threads: Any = None,
+    program: Any = None,
 ) -> int:
     """The flags of a launch in a replay that leaves its end to Python."""
     blocks = len(addresses) + 1
-    places = tuple([(root, 0) for root in range(len(addresses))])
-    taken = tuple([(at, 0, 0, -1) for at in range(len(scalars))])
-    event = 0, (), rows, threads, places, taken, True
-    program = native.replay_program(blocks, (), (), (), (event,), ())
+    if program is None:
+        program = one_launch(native, rows, len(addresses), len(scalars), threads)
     env = [np.asarray(each) for each in scalars]
     roots = [None] * blocks
     at, flags = native.replay_play(program, 0, roots, [*addresses, 0], env, [], None)
     assert at == 0
     return int(flags)
+
+
+def one_launch(native: Any, rows: Any, arrays: int, scalars: int, threads: Any) -> Any:
+    """A replay of one launch."""
+    places = tuple([(root, 0) for root in range(arrays)])
+    taken = tuple([(at, 0, 0, -1) for at in range(scalars)])
+    event = 0, (), rows, threads, places, taken, True
+    return native.replay_program(arrays + 1, (), (), (), (event,), ())
 
 
 def test_one_row_has_addresses_and_scalars(native: Any) -> None:
@@ -393,9 +401,40 @@ def test_several_rows_go_through_the_loop(native: Any) -> None:
     template = np.array([[5, 0], [6, 1000]], dtype=np.int64)
     rows = native.rows(template.tobytes(), (1,), 2, "f", 4242, entered)
     for _ in range(2):  # the words begin with zeros again
-        threads = lambda: (_address(entered), 0, 0, 0, None)
+        threads = lambda: (_address(entered), 0, 0, 0, None, 0)
         assert launched(native, rows, [70], [1.0], threads) == 9
     assert seen == [(4242, [0] * 8, [5, 70, 6, 1070], (2, 16, 0))] * 2
+
+
+def test_python_says_who_helps_until_threads_change_or_are_late(native: Any) -> None:
+    asked: list[int] = []
+    words = np.zeros(80, dtype=np.int64)  # of a team
+    crew = words.ctypes.data
+    entered = LOOP(lambda *args: 1)
+    lasts = [ctypes.addressof(thread_pool.changes)]
+
+    def threads() -> Any:
+        asked.append(1)
+        return _address(entered), 0, crew, 0, None, lasts[0]
+
+    rows = native.rows(np.array([[5, 0], [6, 0]]).tobytes(), (1,), 2, "", 4242, entered)
+    program = one_launch(native, rows, 1, 0, threads)
+
+    def times() -> int:
+        asked.clear()
+        for _ in range(5):
+            launched(native, rows, [70], (), threads, program)
+        return len(asked)
+
+    assert times() <= 2  # where the number of changes lies is known from the second time on
+    assert times() == 0
+    thread_pool.change()
+    assert times() == 1
+    words[native_threads._LATE] += 1
+    assert times() == 1
+    lasts[0] = 0
+    thread_pool.change()
+    assert times() == 5
 
 
 def test_what_does_not_fit_is_refused(native: Any) -> None:
