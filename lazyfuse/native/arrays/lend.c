@@ -195,29 +195,44 @@ static PyObject *lend_first(PyObject *storage)
     return outer;
 }
 
+/* The flat memory of a block, if it is known and nothing recorded reads it (borrowed): readers get
+   copies before it is lent. */
+static PyArrayObject *known_memory(PyObject *storage)
+{
+    PyObject *node = STORAGE(storage, node), *value = STORAGE(storage, value);
+    PyArrayObject *flat = (PyArrayObject *)STORAGE(storage, flat);
+    return !IS_NODE(node) || NODE(node, resident) != Py_None || value == NULL ||
+                   value == Py_None || NODE(node, value) != value || flat == NULL ||
+                   !IS_REAL(flat) || !PyArray_ISCARRAY(flat) || is_held_beyond(node, 1)
+        ? NULL : flat;
+}
+
+/* The array under which a block has been lent before (new); NULL without an exception: it is none
+   that other code may have as well. */
+static PyObject *lent_before(PyObject *storage)
+{
+    PyArrayObject *flat = known_memory(storage);
+    PyObject *exports = flat == NULL ? Py_None : STORAGE(storage, exports);
+    PyObject *root = PyList_CheckExact(exports) && PyList_GET_SIZE(exports) == 1
+        ? PyList_GET_ITEM(exports, 0) : NULL;
+    PyArrayObject *lent = root != NULL && (PyObject *)Py_TYPE(root) == hooks.root
+        ? (PyArrayObject *)ROOT(root, array) : NULL;
+    int same = lent != NULL && IS_REAL(lent) && PyArray_BASE(lent) != NULL &&
+        Py_IS_TYPE(PyArray_BASE(lent), &HolderType) && PyArray_ISCARRAY(lent) &&
+        PyArray_NDIM(lent) == 1 && PyArray_DATA(lent) == PyArray_DATA(flat) &&
+        PyArray_SIZE(lent) == PyArray_SIZE(flat);
+    return same ? Py_NewRef((PyObject *)lent) : NULL;
+}
+
 /* The same of a block whose memory is known, and may have been lent before. */
 static PyObject *lend_known(PyObject *storage)
 {
-    PyObject *node = STORAGE(storage, node), *exports = STORAGE(storage, exports);
-    PyArrayObject *flat = (PyArrayObject *)STORAGE(storage, flat);
-    PyObject *value = STORAGE(storage, value);
-    if (!IS_NODE(node) || NODE(node, resident) != Py_None || value == NULL || value == Py_None ||
-        NODE(node, value) != value || flat == NULL || !IS_REAL(flat) ||
-        !PyArray_ISCARRAY(flat) || is_held_beyond(node, 1)) {
-        return NULL; /* readers get copies first */
+    if (STORAGE(storage, exports) != Py_None) {
+        return lent_before(storage);
     }
-    if (exports != Py_None) {
-        PyObject *root = PyList_CheckExact(exports) && PyList_GET_SIZE(exports) == 1
-            ? PyList_GET_ITEM(exports, 0) : NULL;
-        PyArrayObject *lent = root != NULL && (PyObject *)Py_TYPE(root) == hooks.root
-            ? (PyArrayObject *)ROOT(root, array) : NULL;
-        int same = lent != NULL && IS_REAL(lent) && PyArray_BASE(lent) != NULL &&
-            Py_IS_TYPE(PyArray_BASE(lent), &HolderType) && PyArray_ISCARRAY(lent) &&
-            PyArray_NDIM(lent) == 1 && PyArray_DATA(lent) == PyArray_DATA(flat) &&
-            PyArray_SIZE(lent) == PyArray_SIZE(flat);
-        return same ? Py_NewRef((PyObject *)lent) : NULL;
-    }
-    if (is_held_beyond(value, 3)) { /* by the node, the storage, and what keeps `flat` */
+    PyArrayObject *flat = known_memory(storage);
+    /* by the node, the storage, and what keeps `flat` */
+    if (flat == NULL || is_held_beyond(STORAGE(storage, value), 3)) {
         return NULL;
     }
     PyObject *owner = PyWeakref_NewRef(storage, NULL);
@@ -293,26 +308,44 @@ static PyObject *lend_block(Core *x)
     return outer;
 }
 
+/* The part of lent memory that an array is (new); steals `outer`. */
+static PyObject *part_of(Core *x, PyObject *outer)
+{
+    PyArrayObject *view = outer == NULL ? NULL : part_geometry(x);
+    PyObject *found = view == NULL ? NULL
+        : make_view_on(outer, view, PyArray_NDIM(view), PyArray_DIMS(view), PyArray_STRIDES(view),
+                       PyArray_BYTES((PyArrayObject *)outer) +
+                           (PyArray_BYTES(view) - (char *)hooks.origin));
+    Py_XDECREF(outer);
+    return found;
+}
+
+/* Whether an exception is kept for the next request that fails. */
+static int is_lost(void)
+{
+    PyObject *found = PyObject_GetAttr(hooks.lost, name_found);
+    Py_XDECREF(found);
+    return found != Py_None;
+}
+
 PyObject *lend_result(Core *x)
 {
     if (!IS_BOUND || hooks.storage == NULL || EAGER(x) != Py_None || x->node == NULL) {
         return NULL;
     }
-    PyObject *node = x->node != Py_None ? x->node : any_node(x);
+    PyObject *node = x->node != Py_None ? x->node : any_node(x), *found = NULL;
     if (node == NULL || !IS_NODE(node) || NODE(node, resident) != Py_None || !is_told(node) ||
         !is_default_state()) {
         return NULL;
     }
-    int lock = is_alone() ? lock_writes() : PyErr_Occurred() ? -1 : 0;
-    PyObject *outer = lock <= 0 ? NULL : lend_block(x), *found = NULL;
-    PyArrayObject *view = outer == NULL ? NULL : part_geometry(x);
-    if (view != NULL) {
-        char *first = PyArray_BYTES((PyArrayObject *)outer) +
-            (PyArray_BYTES(view) - (char *)hooks.origin);
-        found = make_view_on(outer, view, PyArray_NDIM(view), PyArray_DIMS(view),
-                             PyArray_STRIDES(view), first);
+    if (x->node == Py_None && !is_lost()) {
+        found = part_of(x, lent_before(x->storage));
+        if (found != NULL || PyErr_Occurred()) {
+            return found;
+        }
     }
-    Py_XDECREF(outer);
+    int lock = is_alone() ? lock_writes() : PyErr_Occurred() ? -1 : 0;
+    found = part_of(x, lock <= 0 ? NULL : lend_block(x));
     if (lock > 0 && unlock_writes(found != NULL) < 0) {
         Py_CLEAR(found);
     }

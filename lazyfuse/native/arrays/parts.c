@@ -57,6 +57,56 @@ PyObject *part_get(Core *self, PyObject *key)
     return part_over(self, make_view(whole, g.nd, g.dims, g.strides, first));
 }
 
+/* Where the elements of an array lie in its block: those that it owns are in C order. 0: they are in
+   another order, or it has too many axes. */
+static int place_in_block(Core *x, PyObject *node, Geometry *g)
+{
+    PyArrayObject *view = x->node == Py_None ? part_geometry(x) : NULL;
+    PyObject *shape = NODE(node, shape);
+    g->nd = view != NULL ? PyArray_NDIM(view) : (int)PyTuple_GET_SIZE(shape);
+    if (g->nd > RANK || (view == NULL && NODE(node, perm) != Py_None)) {
+        return 0;
+    }
+    npy_intp step = PyDataType_ELSIZE((PyArray_Descr *)NODE(node, dtype));
+    for (int axis = g->nd - 1; axis >= 0; axis--) {
+        g->dims[axis] = view != NULL ? PyArray_DIM(view, axis)
+                                     : PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, axis));
+        g->strides[axis] = view != NULL ? PyArray_STRIDE(view, axis) : step;
+        step *= g->dims[axis];
+    }
+    return 1;
+}
+
+PyObject *large_part(Core *self, PyObject *key)
+{
+    PyObject *node = EAGER(self) != Py_None || self->node == NULL ? NULL
+        : self->node != Py_None ? self->node : any_node(self);
+    Geometry whole, g;
+    if (node == NULL || !IS_ARRAY(self) || !IS_NODE(node) || NODE(node, resident) != Py_None ||
+        hooks.meta == NULL || stretch_thread != 0 || !may_record() ||
+        !place_in_block(self, node, &whole) ||
+        select_part(whole.nd, whole.dims, whole.strides, key, &g) != SOME ||
+        size_of(&g) < eager_below()) {
+        return NULL;
+    }
+    if (storage_for(self) <= 0) { /* the block gets its storage now */
+        return NULL;
+    }
+    PyArrayObject *all = part_geometry(self); /* a finaliser may have run */
+    if (all == NULL || PyArray_NDIM(all) != whole.nd) {
+        return NULL;
+    }
+    PyObject *view = make_view_on(hooks.meta, all, g.nd, g.dims, g.strides,
+                                  PyArray_BYTES(all) + g.offset);
+    Core *part = view == NULL ? NULL : new_part(self, Py_None);
+    if (part == NULL) {
+        Py_XDECREF(view);
+        return NULL;
+    }
+    part->view = view;
+    return (PyObject *)part;
+}
+
 enum { LISTED = 64 }; /* the longest list of indices that is looked at */
 
 int is_plain_index(PyArrayObject *where)
