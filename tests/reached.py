@@ -43,7 +43,7 @@ State = tuple[counters.Totals, Counter[str]]
 
 def now() -> State:
     """The counters at this moment."""
-    totals = counters.totals
+    totals = counters.totals()
     found = Counter({KERNELS: totals.kernels, ALONE: totals.singles})
     found[REPLAYS] = totals.decisions[decisions.REPLAYED]
     found[FUNCTIONS] = sum(list(numpy_calls.table.values()))

@@ -46,8 +46,8 @@ def _recorded(languages: tuple[str, ...], **options: Any) -> Iterator[Way]:
         if not found or any(each.language not in languages for each in found):
             ran = [each.language for each in found] or ["NumPy at once"]
             raise LookupError(f"{name} of {arguments[0].dtype} runs as {', '.join(ran)}")
-        if counters.totals.fallbacks:
-            raise LookupError(f"{name} of {arguments[0].dtype}: {dict(counters.totals.fallbacks)}")
+        if fallbacks := counters.totals().fallbacks:
+            raise LookupError(f"{name} of {arguments[0].dtype}: {dict(fallbacks)}")
         return np.asarray(value)
 
     with lazyfuse.options(eager_below=0, **options):

@@ -282,7 +282,7 @@ def narrowed(x: ndarray, key: Any) -> Any:
         return None
     if outer.made is not None or not is_same(outer.mask, inner.mask):
         return None
-    counters.totals.decisions[decisions.SELECTION] += 1
+    counters.totals().decisions[decisions.SELECTION] += 1
     return _made(MaskSelection(outer.value, step(_AND, outer.mask, inner.everything())))
 
 
@@ -296,10 +296,10 @@ def selection(x: ndarray, mask: Any) -> Any:
     if verdict:
         value, truth = node_of(x), node_of(mask)
         if value.perm == truth.perm:
-            counters.totals.decisions[decisions.SELECTION] += 1
+            counters.totals().decisions[decisions.SELECTION] += 1
             return _made(MaskSelection(value, truth))
         verdict = Verdict(False, "the mask lies in memory in another order")
-    counters.totals.selections[f"made at once: {verdict.why}"] += 1
+    counters.totals().selections[f"made at once: {verdict.why}"] += 1
     with evaluate.held():
         pending = [each._node for each in (x, mask) if type(each) is ndarray and each._node]
         evaluate.evaluate(pending, decisions.GATHER)
@@ -318,7 +318,7 @@ def at_once(x: ndarray, mask: ndarray) -> Any:
         return None
     if shape_of(x) != truth.shape or dtype_of(x) not in CANONICAL:
         return None
-    counters.totals.selections["made at once: the mask is a small array"] += 1
+    counters.totals().selections["made at once: the mask is a small array"] += 1
     return wrap(compact.select(gather(x), truth))
 
 

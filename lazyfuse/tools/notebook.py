@@ -282,20 +282,15 @@ def _no_line(line: str, magic: str) -> None:
 @contextmanager
 def _counted() -> Iterator[None]:
     """Count a block's work alone and line by line; then add it to the counters of the program."""
-    whole, plans, calls = counters.totals, dict(evaluate.counters), dict(numpy_calls.table)
+    whole, calls = counters.exchange(Totals()), dict(numpy_calls.table)
     measured, config.options.report = config.options.report, True
-    counters.totals = Totals()
-    evaluate.counters.update(dict.fromkeys(plans, 0))
     numpy_calls.table.clear()
     try:
         with spans.apart():
             yield
     finally:
         config.options.report = measured
-        spans.sum_up(whole, counters.totals)
-        counters.totals = whole
-        for name, count in plans.items():
-            evaluate.counters[name] += count
+        spans.sum_up(whole, counters.exchange(whole))
         for call, count in calls.items():
             numpy_calls.table[call] = numpy_calls.table.get(call, 0) + count
 

@@ -41,7 +41,7 @@ def register_kernel(
         verdict = check(found, devices.current())
         evaluate.clear_plans()  # they hold programs of the former text
     if not verdict.ok:
-        counters.totals.fallbacks[f"specialised kernel {found.name}: {verdict.why}"] += 1
+        counters.totals().fallbacks[f"specialised kernel {found.name}: {verdict.why}"] += 1
     return found
 
 

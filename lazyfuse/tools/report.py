@@ -205,7 +205,7 @@ def report(reset: bool = False) -> Report:
 
 
 def _made() -> Report:
-    totals, clock = counters.totals, spans.gather()
+    totals, clock = counters.totals(), spans.gather()
     calls = _calls()
     seconds = clock.seconds
     measured = spans.on or bool(clock.lines)
@@ -259,7 +259,7 @@ def _notes(disk: str) -> Iterator[tuple[str, str]]:
         yield "Python", versions.unknown_python()
     if references.trouble:
         yield "memory", f"nothing is written over: {references.trouble}"
-    for name, count in counters.totals.narrowed.items():
+    for name, count in counters.totals().narrowed.items():
         yield "single precision", f"{count} kernels on {name}: {narrow_precision.NARROWED}"
     if spans.on and not spans.covers_operators:
         yield "lines", "without the native extension, operations at once count as elsewhere"

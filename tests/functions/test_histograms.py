@@ -134,7 +134,7 @@ def test_compiled_and_not(name: str) -> None:
         "digitize": lambda xp, a: xp.digitize(a, [3, 50, 100]),
     }
     for wanted in (True, False):
-        before = counters.totals.languages["routine"]
+        before = counters.totals().languages["routine"]
         with config.options(routines=wanted):
             both(calls[name], values("u1"))
-        assert (counters.totals.languages["routine"] > before) == wanted
+        assert (counters.totals().languages["routine"] > before) == wanted

@@ -110,8 +110,8 @@ def test_several_dimensions(density: bool) -> None:
 
 def test_they_are_compiled() -> None:
     """Where the CPU's compiler is there."""
-    before = counters.totals.languages["routine"]
+    before = counters.totals().languages["routine"]
     values, weights = lazyfuse.array(_values()), lazyfuse.array(_weights("f8"))
     np.asarray(lazyfuse.histogram(values, 20, (-1, 1), weights=weights)[0])
     ready = "numba" in devices.cpu().traits.languages
-    assert (counters.totals.languages["routine"] > before) == ready
+    assert (counters.totals().languages["routine"] > before) == ready

@@ -262,7 +262,7 @@ def differences(seeds: range, turns: list[int], structures: int = 0) -> dict[str
     np = importlib.import_module("lazyfuse")
     from lazyfuse.runtime.events import counters, decisions
 
-    totals = counters.totals
+    totals = counters.totals()
     found = []
     warned = lost = 0
     for seed in seeds:

@@ -159,7 +159,7 @@ def test_memory_is_its_own() -> None:
 
 def test_compiled_and_not() -> None:
     for wanted in (True, False):
-        before = counters.totals.languages["routine"]
+        before = counters.totals().languages["routine"]
         with config.options(routines=wanted, threads=2):
             both(lambda xp, a, i: a[i], values("f8", 300), indices("i8", 300))
-        assert (counters.totals.languages["routine"] > before) == wanted
+        assert (counters.totals().languages["routine"] > before) == wanted

@@ -81,20 +81,20 @@ def test_the_switch() -> None:
 
 def test_a_text_that_is_refused_leaves_it_to_numpy() -> None:
     wrong = Routine("wrong", ("count",), {"data": "f8"}, "data[0] = no_such_name")
-    before = sum(counters.totals.fallbacks.values())
+    before = sum(counters.totals().fallbacks.values())
     assert wrong.launcher() is None
     assert wrong.launcher() is None
-    assert sum(counters.totals.fallbacks.values()) == before + 1
+    assert sum(counters.totals().fallbacks.values()) == before + 1
 
 
 def test_a_launch_that_fails_leaves_it_to_numpy() -> None:
     def failing(values: Any) -> Any:
         raise DeviceError("[launch] for the test")
 
-    before = counters.totals.fallbacks["[launch] for the test"]
+    before = counters.totals().fallbacks["[launch] for the test"]
     assert routine.either(failing, np.sort, [3, 1]).tolist() == [1, 3]
     assert routine.attempt(failing, [3, 1]) is None
-    assert counters.totals.fallbacks["[launch] for the test"] == before + 2
+    assert counters.totals().fallbacks["[launch] for the test"] == before + 2
 
 
 def test_calls_together() -> None:

@@ -12,7 +12,7 @@ import pytest
 import lazyfuse as lf
 from lazyfuse import config
 from lazyfuse.arrays import base
-from lazyfuse.runtime.scheduling import evaluate
+from lazyfuse.runtime.events import counters
 from tests.arrays.test_steps import followed
 
 pytestmark = pytest.mark.skipif(not base.COMPILED, reason="only the native extension follows calls")
@@ -129,10 +129,10 @@ def test_both_ways_give_the_same(name: str, holes: int, waits: bool) -> None:
 
 def test_numbers_of_evaluated_arrays_are_numpys() -> None:
     x = evaluated()
-    runs = evaluate.counters["evaluations"]
+    runs = counters.totals().evaluations
     for _ in range(6):
         found = x.max(), x.sum(), lf.argmin(x), lf.min(x)
-    assert evaluate.counters["evaluations"] == runs
+    assert counters.totals().evaluations == runs
     assert found == (VALUES.max(), VALUES.sum(), VALUES.argmin(), VALUES.min())
     with config.options(lazy_numbers=True):
         assert type(x.sum()) is not np.float64

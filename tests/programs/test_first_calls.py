@@ -74,10 +74,10 @@ def same(ours: Array, theirs: Array) -> None:
 
 
 def languages(run: Callable[[], Any]) -> tuple[Any, set[str]]:
-    before = counters.totals.languages.copy()
+    before = counters.totals().languages.copy()
     found = run()
     return found, {
-        name for name, count in counters.totals.languages.items() if count > before[name]
+        name for name, count in counters.totals().languages.items() if count > before[name]
     }
 
 
@@ -261,5 +261,5 @@ def test_a_worker_that_is_lost_is_in_the_report_E2(
         found, used = languages(program)
     assert used == {"numba"}
     same(found, expected)
-    assert counters.totals.fallbacks[why] == 1
+    assert counters.totals().fallbacks[why] == 1
     assert why in str(lf.report())

@@ -35,7 +35,7 @@ def _fresh(tmp_path: Path) -> Iterator[None]:
         evaluate.clear_plans()
         counters.reset()
         yield
-        assert counters.totals.kernels == 0, "explaining launches nothing"
+        assert counters.totals().kernels == 0, "explaining launches nothing"
     calibrate.use(None)
 
 

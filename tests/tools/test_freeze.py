@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import pickle
 import sys
@@ -17,10 +18,10 @@ import pytest
 
 import lazyfuse
 from lazyfuse.errors import EvaluationError, UnsupportedError
+from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.execution.executor import Run
 from lazyfuse.runtime.execution.run_values import Abandoned
 from lazyfuse.runtime.placement import devices
-from lazyfuse.runtime.scheduling import evaluate
 from lazyfuse.tools.freeze import TEMPLATE_LIMIT
 from tests.pairwise import first
 
@@ -103,12 +104,12 @@ def test_a4_a_program_is_traced_and_planned_once_A4() -> None:
         return x * 3 + 1
 
     program = lazyfuse.freeze(counted, x=X)
-    before = dict(evaluate.counters)
+    before = copy.copy(counters.totals())
     for _ in range(5):
         same(program(x=X), X * 3 + 1)
     assert calls == [X.shape]
-    assert evaluate.counters["plan misses"] == before["plan misses"]
-    assert evaluate.counters["evaluations"] == before["evaluations"] + 5
+    assert counters.totals().plan_misses == before.plan_misses
+    assert counters.totals().evaluations == before.evaluations + 5
 
 
 def test_a4_one_call_is_one_kernel_A4() -> None:

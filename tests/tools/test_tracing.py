@@ -180,7 +180,7 @@ def test_copies_are_told_and_counted_C8_D6() -> None:
         ("upload", 200),
     ]
     key = ("upload", "opencl:0", "operand of multiply")
-    assert (counters.totals.copies[key], counters.totals.copied[key]) == (2, 1000)
+    assert (counters.totals().copies[key], counters.totals().copied[key]) == (2, 1000)
     assert "2 upload opencl:0, 0.0 MB: operand of multiply" in str(np.report())
 
 
@@ -299,7 +299,7 @@ def test_limits_of_recorded_work_hold_while_somebody_listens_F6() -> None:
             kept = [(a + 1.0, a - 1.0, a * 2.0, a / 2.0) for _ in range(6)]
             if listener:
                 listener.remove()
-        counts.append(dict(counters.totals.flushes))
+        counts.append(dict(counters.totals().flushes))
         assert len(kept) == 6
     assert counts[0] == counts[1]
     assert counts[0][decisions.NODES] == 1

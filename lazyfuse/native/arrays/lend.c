@@ -280,22 +280,12 @@ static void note_lost(Core *x)
 /* Evaluates the block of an array, which gets one if it has none, and lends it; under the lock. */
 static PyObject *lend_block(Core *x)
 {
-    if (storage_for(x) <= 0) {
+    if (storage_locked(x) <= 0) {
         return NULL;
     }
     PyObject *storage = Py_NewRef(x->storage);
-    int there = NODE(STORAGE(storage, node), value) != Py_None;
-    if (!there) {
-        PyObject *nodes = PyList_New(1), *done = NULL;
-        if (nodes != NULL) {
-            PyList_SET_ITEM(nodes, 0, Py_NewRef(STORAGE(storage, node)));
-            PyObject *const given[] = {nodes, hooks.export_rule};
-            done = evaluate_nodes(NULL, given, 2);
-        }
-        there = done != NULL;
-        Py_XDECREF(done);
-        Py_XDECREF(nodes);
-    }
+    int there = NODE(STORAGE(storage, node), value) != Py_None ||
+                evaluate_locked(STORAGE(storage, node), hooks.export_rule) == 0;
     note_lost(x);
     PyObject *outer = there ? lend_known(storage) : NULL;
     if (outer == NULL && there && !PyErr_Occurred() && take_copy(storage) == 0) {

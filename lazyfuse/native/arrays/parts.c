@@ -77,6 +77,14 @@ static int place_in_block(Core *x, PyObject *node, Geometry *g)
     return 1;
 }
 
+/* The values of a block are there: elements and small parts that were read before do not count. */
+static void forget_visits(PyObject *storage)
+{
+    PyObject *none = PyLong_FromLong(0);
+    Py_XSETREF(STORAGE(storage, picks), Py_XNewRef(none));
+    Py_XSETREF(STORAGE(storage, visits), none);
+}
+
 PyObject *large_part(Core *self, PyObject *key)
 {
     PyObject *node = EAGER(self) != Py_None || self->node == NULL ? NULL
@@ -93,8 +101,12 @@ PyObject *large_part(Core *self, PyObject *key)
         return NULL;
     }
     PyArrayObject *all = part_geometry(self); /* a finaliser may have run */
-    if (all == NULL || PyArray_NDIM(all) != whole.nd) {
+    node = all == NULL ? NULL : any_node(self);
+    if (node == NULL || PyArray_NDIM(all) != whole.nd) {
         return NULL;
+    }
+    if (!is_pending(node)) {
+        forget_visits(self->storage);
     }
     PyObject *view = make_view_on(hooks.meta, all, g.nd, g.dims, g.strides,
                                   PyArray_BYTES(all) + g.offset);

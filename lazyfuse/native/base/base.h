@@ -326,11 +326,10 @@ Offered clock_seconds;
     /* functions that C calls where it has no path */                                              \
     _(get_item) _(set_item) _(del_item) _(iterate) _(length) _(matmul) _(power) _(dtype)           \
     _(geometry) _(shape) _(transposed) _(real) _(imag) _(wrap) _(export) _(adopted) _(note)        \
-    _(caller) _(constant)                                                                          \
-    _(arrangement) _(quiet) _(leaf) _(room) _(exact_types)                            \
+    _(caller) _(constant) _(arrangement) _(quiet) _(leaf) _(room) _(exact_types)                   \
     _(array_ufunc) _(error_bits) _(real_view)                                                      \
     _(pool_empty) _(trim) _(stretch_left) _(deliver)                                               \
-    _(traced) _(storage_of) _(plain_node) _(snapshot)                               \
+    _(traced) _(storage_of) _(plain_node) _(snapshot)                                              \
     _(called_name) _(calls_counted) _(evaluate_in_full) _(lost) _(export_rule)                     \
     _(numpys_item) _(numpys_matmul)                                                                \
     _(evaluations_begin) _(number_uses) _(numbers_inside) _(gather_rule) _(takes_numbers)          \
@@ -369,26 +368,17 @@ extern Bindings hooks;
     _(accumulate, "accumulate") _(at, "at") _(outer, "outer") _(reduceat, "reduceat")              \
     _(general_accumulate, "_general_accumulate") _(general_at, "_general_at")                      \
     _(general_outer, "_general_outer") _(general_reduceat, "_general_reduceat")                    \
-    _(append, "append") _(pop, "pop") _(blocks, "blocks") _(buffers, "buffers")                    \
-    _(keeping, "keeping") _(release, "release") _(reserve, "reserve")                              \
-    _(may_capture, "_may_capture") _(busy, "busy") _(on, "on") _(totals, "totals")                 \
-    _(program, "program") _(unmet, "unmet") _(learnt, "learnt") _(kernels, "kernels")              \
-    _(evaluations, "evaluations") _(plan_hits, "plan hits") _(flushes, "flushes")                  \
-    _(decisions, "decisions") _(singles, "singles") _(fused, "fused") _(cpu, "cpu")                \
-    _(languages, "languages") _(launches, "launches") _(reset, "reset")                            \
-    _(flush_nodes, "flush_nodes") _(flush_bytes, "flush_bytes") _(choice, "choice")                \
-    _(elided, "elided") _(share, "share") _(active, "active") _(chunked, "chunked")                \
-    _(pending, "pending") _(rematerialised, "rematerialised")                                      \
-    _(overdue, "overdue") _(nodes, "nodes") _(recorded, "recorded") _(found, "found")              \
-    _(state, "_state") _(calls, "calls") _(op, "op") _(rule, "rule")                               \
-    _(entered, "entered") _(compiled_turns, "compiled_turns")                                      \
-    _(compiled_seconds, "compiled_seconds")                                                        \
-    _(start, "start") _(stop, "stop") _(step, "step")                                              \
+    _(append, "append") _(pop, "pop") _(keeping, "keeping") _(release, "release")                  \
+    _(reserve, "reserve") _(may_capture, "_may_capture") _(busy, "busy") _(on, "on")               \
+    _(reset, "reset") _(choice, "choice") _(elided, "elided") _(share, "share")                    \
+    _(active, "active") _(chunked, "chunked") _(pending, "pending")                                \
+    _(rematerialised, "rematerialised") _(found, "found") _(state, "_state") _(calls, "calls")     \
+    _(op, "op") _(rule, "rule") _(entered, "entered") _(compiled_turns, "compiled_turns")          \
+    _(compiled_seconds, "compiled_seconds") _(start, "start") _(stop, "stop") _(step, "step")      \
     _(axis, "axis") _(char, "char") _(check_limits, "check_limits") _(depth, "depth")              \
     _(device, "device") _(dtype, "dtype") _(filters, "filters") _(general, "_general")             \
-    _(ignored, "ignored")                                                                          \
-    _(keepdims, "keepdims") _(kind, "kind") _(listeners, "listeners") _(map, "map")                \
-    _(name, "name") _(note, "note") _(number, "number") _(order, "order")                          \
+    _(ignored, "ignored") _(keepdims, "keepdims") _(kind, "kind") _(listeners, "listeners")        \
+    _(map, "map") _(name, "name") _(note, "note") _(number, "number") _(order, "order")            \
     _(out, "out") _(package, "__package__") _(qualname, "__qualname__") _(read, "read")            \
     _(structure, "structure") _(shape, "shape") _(ufunc, "ufunc") _(worth, "WORTH_A_LAUNCH")
 
@@ -412,7 +402,8 @@ typedef struct {
     Py_ssize_t owned, leaves;
 } MemorySlots;
 typedef struct {
-    Py_ssize_t eager_below, device, exported_at_once, plan_after, lazy_numbers;
+    Py_ssize_t eager_below, device, exported_at_once, plan_after, lazy_numbers,
+        flush_nodes, flush_bytes;
 } OptionSlots;
 typedef struct {
     Py_ssize_t leaf;
@@ -457,6 +448,10 @@ extern PyTypeObject NoteType, SectionType;
 int drop_threads(void);
 /* Enter a section, and leave it; an exception that is set stays. -1: an error. */
 int section_begin(PyObject *section);
+/* The part of it that signals need, for callers that have the lock: handlers wait until they are run.
+   -1 with an exception, perhaps of a handler. */
+int handlers_wait(void);
+int handlers_run(void);
 int section_end(PyObject *section);
 /* The same where next to no Python runs in between: handlers of signals need not wait, the collector
    does. */

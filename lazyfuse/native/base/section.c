@@ -464,9 +464,15 @@ static void section_dealloc(Section *self)
 static int of_lock(PyObject *method)
 {
     Aside error = {NULL, NULL, NULL};
-    set_aside(&error);
+    int plain = PyErr_Occurred() == NULL; /* as nearly always */
+    if (!plain) {
+        set_aside(&error);
+    }
     PyObject *done = PyObject_CallNoArgs(method);
     Py_XDECREF(done);
+    if (plain) {
+        return done == NULL ? -1 : 0;
+    }
     set_aside(&error);
     return raise_aside(&error);
 }
@@ -495,9 +501,24 @@ int section_lock(PyObject *section)
     return 0;
 }
 
+static int is_main(void)
+{
+    return PyThread_get_thread_ident() == state.main;
+}
+
+int handlers_wait(void)
+{
+    return is_main() ? put_off() : 0;
+}
+
+int handlers_run(void)
+{
+    return is_main() ? bring_back() : 0;
+}
+
 int section_begin(PyObject *section)
 {
-    int handles = PyThread_get_thread_ident() == state.main;
+    int handles = is_main();
     if (handles && put_off() < 0) {
         return -1;
     }
@@ -531,7 +552,7 @@ int section_unlock(PyObject *section)
 
 int section_end(PyObject *section)
 {
-    return end(section, PyThread_get_thread_ident() == state.main);
+    return end(section, is_main());
 }
 
 static PyObject *section_acquire(PyObject *self, PyObject *Py_UNUSED(nothing))

@@ -102,6 +102,10 @@ int order_nodes(PyObject *roots, PyObject *order, Table *table, Stack *stack);
 extern PyTypeObject NotesType;
 int walk_ready(void);
 Offered walk_roots, walk_frontier, notes_new;
+/* What this thread has recorded (new). */
+PyObject *recorded_here(void);
+/* The references to its nodes (new), and whether some of them are due with the next sink. */
+PyObject *noted_in(PyObject *pending, int *is_overdue);
 /* As `Pending.reset`; -1: an error. */
 int reset_recorded(PyObject *pending);
 /* As `Pending.forget`, for nodes that stay pending; -1: an error. */
@@ -212,6 +216,8 @@ int become(Core *x, PyObject *node);
 PyObject *any_node(Core *x);
 /* As ndarray.storage_of: 1; 0 where another thread has made it eager, -1 with an exception. */
 int storage_for(Core *x);
+/* The same for a caller that has the lock of writes. */
+int storage_locked(Core *x);
 /* Whether the host has the values of a block, perhaps without an array over it yet. */
 int is_evaluated(PyObject *storage);
 /* The values of the block of a part (borrowed), in C order, and where the part begins there; NULL:

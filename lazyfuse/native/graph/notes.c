@@ -268,14 +268,9 @@ static Notes *the_notes; /* made once */
 /* Whether the limits under which Python has set the next check are the options' now. */
 static int is_due_for_options(PyObject *due)
 {
-    PyObject *names[] = {name_flush_nodes, name_flush_bytes};
-    int same = PyTuple_CheckExact(due) && PyTuple_GET_SIZE(due) == 2 && hooks.options != NULL;
-    for (int at = 0; same && at < 2; at++) {
-        PyObject *now = PyObject_GetAttr(hooks.options, names[at]);
-        same = now != NULL && PyObject_RichCompareBool(now, PyTuple_GET_ITEM(due, at), Py_EQ) == 1;
-        Py_XDECREF(now);
-    }
-    return same;
+    return PyTuple_CheckExact(due) && PyTuple_GET_SIZE(due) == 2 && hooks.options != NULL &&
+           PyObject_RichCompareBool(OPTION(flush_nodes), PyTuple_GET_ITEM(due, 0), Py_EQ) == 1 &&
+           PyObject_RichCompareBool(OPTION(flush_bytes), PyTuple_GET_ITEM(due, 1), Py_EQ) == 1;
 }
 
 enum { CHECK_AFTER = 64, STEADY_LINES = 64 }; /* as in flush.py */
@@ -393,6 +388,22 @@ int reset_recorded(PyObject *pending)
         done = found == NULL ? -1 : 1;
     }
     return done;
+}
+
+PyObject *recorded_here(void)
+{
+    if (the_notes == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "evaluate: notes comes first");
+        return NULL;
+    }
+    return pending_here(the_notes);
+}
+
+PyObject *noted_in(PyObject *pending, int *is_overdue)
+{
+    Notes *self = the_notes;
+    *is_overdue = FIELD(OVERDUE) != Py_False;
+    return Py_NewRef(FIELD(NODES));
 }
 
 int forget_recorded(PyObject *pending, PyObject *left)

@@ -257,20 +257,33 @@ static int begin_block(Core *x)
     return 1;
 }
 
-int storage_for(Core *x)
+/* `locks`: whether the lock of writes is to be taken. */
+static int storage_now(Core *x, int locks)
 {
     if (x->storage != NULL && x->storage != Py_None) {
         return 1;
     }
-    int lock = IS_ARRAY(x) && x->node != NULL && EAGER(x) == Py_None && hooks.storage != NULL
-        ? lock_writes() : 0;
-    int done = lock <= 0 ? lock : unlock_writes(begin_block(x));
+    int fits = IS_ARRAY(x) && x->node != NULL && EAGER(x) == Py_None && hooks.storage != NULL;
+    int lock = !fits ? 0 : locks ? lock_writes() : 1, done = lock;
+    if (lock > 0) {
+        done = locks ? unlock_writes(begin_block(x)) : begin_block(x);
+    }
     if (done == 0) {
         PyObject *found = PyObject_CallOneArg(hooks.storage_of, (PyObject *)x);
         Py_XDECREF(found);
         done = found == NULL ? -1 : x->storage != NULL && x->storage != Py_None;
     }
     return done;
+}
+
+int storage_for(Core *x)
+{
+    return storage_now(x, 1);
+}
+
+int storage_locked(Core *x)
+{
+    return storage_now(x, 0);
 }
 
 /* ---------------------------------------------------------------------------------------- reads */

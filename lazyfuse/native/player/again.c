@@ -3,23 +3,23 @@
 
 #include "replay.h"
 
+#include <string.h>
+
 /* What evaluations.py keeps by a key. */
 enum { PROGRAM, VALUES, OPERANDS, PLAN, CACHE, REPLAY, SIZES, PINS, ELIDED };
 /* As there: a caller waits; how many bits of the mode come before the number of the state. */
 enum { WAITS_BIT = 4, BITS = 3 };
 
-/* Reserves the blocks that a replay takes: 1, 0 where memory is short, -1 with an exception.
-   `held`: whether they are to be released. */
-static int reserve(PyObject *replay, PyObject *pool, int *held)
+/* Reserves the blocks that a replay takes: 1, 0 where memory is short, -1 with an exception. */
+static int reserve(const Program *program)
 {
-    PyObject *blocks = PyObject_GetAttr(replay, name_blocks);
-    int any = blocks == NULL ? -1 : PyObject_IsTrue(blocks);
-    PyObject *done = any > 0 ? PyObject_CallMethodOneArg(pool, name_reserve, blocks) : NULL;
-    int fine = any <= 0 ? any + 1 : done == NULL ? -1 : PyObject_IsTrue(done);
-    *held = any > 0 && fine > 0;
+    if (program->reserved == NULL) {
+        return 1;
+    }
+    PyObject *done = PyObject_CallMethodOneArg(program->pool, name_reserve, program->reserved);
+    int fine = done == NULL ? -1 : PyObject_IsTrue(done);
     Py_XDECREF(done);
-    Py_XDECREF(blocks);
-    return any < 0 ? -1 : fine;
+    return fine;
 }
 
 static void release(PyObject *pool)
@@ -55,18 +55,18 @@ static PyObject *play_all(PyObject *const *run, PyObject *pool)
    arose; None where memory is short. */
 PyObject *replay_run(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t given)
 {
-    if (given != 9) {
+    if (given != 9 || !Py_IS_TYPE(args[0], &ReplayProgramType)) {
         PyErr_SetString(PyExc_TypeError, "run: expected a replay, and what it runs on");
         return NULL;
     }
-    PyObject *device = PyObject_GetAttr(args[1], name_device), *raised = NULL;
-    PyObject *pool = device == NULL ? NULL : PyObject_GetAttr(device, name_buffers);
-    int held = 0, fine = pool == NULL ? -1 : reserve(args[1], pool, &held);
+    Program *program = (Program *)Py_NewRef(args[0]);
+    PyObject *raised = NULL;
+    int fine = reserve(program);
     if (fine == 0) {
         raised = Py_NewRef(Py_None);
     }
     else if (fine > 0) {
-        PyObject *stop = play_all(args, pool), *kind, *error, *trace;
+        PyObject *stop = play_all(args, program->pool), *kind, *error, *trace;
         PyErr_Fetch(&kind, &error, &trace);
         if (stop == Py_None) {
             raised = PyList_New(0);
@@ -82,14 +82,13 @@ PyObject *replay_run(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssiz
         }
         Py_XDECREF(stop);
     }
-    if (held) {
-        release(pool);
+    if (fine > 0 && program->reserved != NULL) {
+        release(program->pool);
     }
     if (PyErr_Occurred()) {
         Py_CLEAR(raised);
     }
-    Py_XDECREF(pool);
-    Py_XDECREF(device);
+    Py_DECREF(program);
     return raised;
 }
 
@@ -114,33 +113,56 @@ PyObject *replay_setup(PyObject *Py_UNUSED(module), PyObject *given)
     Py_RETURN_NONE;
 }
 
-int add_to(PyObject *numbers, PyObject *key, long more)
+/* What evaluations have done since Python has asked for it, see count_done. */
+enum { UNCOUNTED = 64 };
+typedef struct {
+    PyObject *what, *rule;
+    long times;
+} Uncounted;
+static Uncounted uncounted[UNCOUNTED];
+static int uncounted_size;
+
+int count_done(PyObject *what, PyObject *rule, long times)
 {
-    PyObject *before = PyDict_GetItemWithError(numbers, key);
-    PyObject *now = PyErr_Occurred() ? NULL
-        : PyLong_FromLong(more + (before == NULL ? 0 : PyLong_AsLong(before)));
-    int failed = now == NULL || PyErr_Occurred() || PyDict_SetItem(numbers, key, now) < 0;
-    Py_XDECREF(now);
-    return failed ? -1 : 0;
+    int at = 0;
+    while (at < uncounted_size && (uncounted[at].what != what || uncounted[at].rule != rule)) {
+        at++;
+    }
+    if (at == UNCOUNTED) { /* Python asks for all there is */
+        PyObject *done = PyObject_CallNoArgs(ASKED(TOTALS));
+        Py_XDECREF(done);
+        at = uncounted_size;
+        if (done == NULL || at == UNCOUNTED) {
+            return done == NULL ? -1 : 0;
+        }
+    }
+    if (at == uncounted_size) {
+        uncounted[uncounted_size++] = (Uncounted){Py_NewRef(what), Py_NewRef(rule), 0};
+    }
+    uncounted[at].times += times;
+    return 0;
 }
 
-/* Adds to a number that is an attribute; -1: an error. */
-static int add_to_name(PyObject *object, PyObject *name, long more)
+PyObject *replay_uncounted(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
-    PyObject *before = PyObject_GetAttr(object, name);
-    PyObject *now = before == NULL ? NULL : PyLong_FromLong(more + PyLong_AsLong(before));
-    int failed = now == NULL || PyErr_Occurred() || PyObject_SetAttr(object, name, now) < 0;
-    Py_XDECREF(before);
-    Py_XDECREF(now);
-    return failed ? -1 : 0;
-}
-
-int add_in(PyObject *object, PyObject *name, PyObject *key, long more)
-{
-    PyObject *numbers = PyObject_GetAttr(object, name);
-    int done = numbers == NULL || !PyDict_Check(numbers) ? -1 : add_to(numbers, key, more);
-    Py_XDECREF(numbers);
-    return done;
+    Uncounted taken[UNCOUNTED];
+    int size = uncounted_size;
+    memcpy(taken, uncounted, sizeof taken);
+    uncounted_size = 0; /* before anything is made: a finaliser may evaluate */
+    PyObject *found = PyTuple_New(size);
+    for (int at = 0; at < size; at++) {
+        PyObject *each = found == NULL ? NULL
+            : Py_BuildValue("OOl", taken[at].what, taken[at].rule, taken[at].times);
+        if (each == NULL) {
+            Py_CLEAR(found);
+        }
+        else {
+            PyTuple_SET_ITEM(found, at, each);
+        }
+        Py_DECREF(taken[at].what);
+        Py_DECREF(taken[at].rule);
+    }
+    return found;
 }
 
 int is_none(PyObject *names, PyObject *name)
@@ -167,43 +189,42 @@ static long mode_now(PyObject *rule, int waits)
 /* Counts an evaluation that a replay has done. */
 static int count_replay(PyObject *kept, PyObject *rule)
 {
-    PyObject *totals = PyDict_GetItemWithError(ASKED(COUNTERS), name_totals);
+    static Py_ssize_t unmet, learnt;
     PyObject *cache = PyTuple_GET_ITEM(kept, CACHE), *none = PyLong_FromLong(0);
-    PyObject *program = PyObject_GetAttr(PyTuple_GET_ITEM(kept, REPLAY), name_program);
-    int fine = totals != NULL && none != NULL && program != NULL && PyList_Check(program) &&
-        PyList_GET_SIZE(program) == 3 && PyObject_SetAttr(cache, name_unmet, none) == 0 &&
-        PyObject_SetAttr(cache, name_learnt, none) == 0 &&
-        add_to(ASKED(COUNTS), name_evaluations, 1) == 0 &&
-        add_to(ASKED(COUNTS), name_plan_hits, 1) == 0 &&
-        add_in(totals, name_flushes, rule, 1) == 0 &&
-        add_in(totals, name_decisions, ASKED(REPLAYED), 1) == 0;
-    PyObject *launched = fine ? PyList_GET_ITEM(program, 1) : NULL;
-    long numbers = fine ? PyLong_AsLong(PyList_GET_ITEM(program, 2)) : 0;
-    PyObject *languages = fine ? PyTuple_GET_ITEM(launched, 1) : NULL;
-    fine = fine && (numbers == 0 || add_to_name(totals, name_singles, numbers) == 0) &&
-        add_to_name(totals, name_fused, PyLong_AsLong(PyTuple_GET_ITEM(launched, 0))) == 0;
-    for (Py_ssize_t at = 0; fine && at < PyTuple_GET_SIZE(languages); at++) {
-        PyObject *each = PyTuple_GET_ITEM(languages, at);
-        long count = PyLong_AsLong(PyTuple_GET_ITEM(each, 1));
-        fine = add_to_name(totals, name_kernels, count) == 0 &&
-            add_in(totals, name_languages, PyTuple_GET_ITEM(each, 0), count) == 0 &&
-            add_in(totals, name_launches, name_cpu, count) == 0;
+    if (none != NULL && unmet == 0) {
+        unmet = slot_offset((PyObject *)Py_TYPE(cache), "unmet");
+        learnt = slot_offset((PyObject *)Py_TYPE(cache), "learnt");
     }
-    Py_XDECREF(none);
-    Py_XDECREF(program);
-    return fine && !PyErr_Occurred() ? 0 : -1;
+    if (none == NULL || unmet < 0 || learnt < 0) {
+        Py_XDECREF(none);
+        return -1;
+    }
+    Py_XSETREF(AT(cache, unmet), Py_NewRef(none));
+    Py_XSETREF(AT(cache, learnt), none);
+    return count_done(PyTuple_GET_ITEM(kept, REPLAY), rule, 1);
+}
+
+/* Adds to the number of evaluations that are under way; -1: an error. */
+static int add_to_busy(long more)
+{
+    PyObject *before = PyDict_GetItemWithError(ASKED(CONCURRENCY), name_busy);
+    PyObject *now = before == NULL ? NULL : PyLong_FromLong(more + PyLong_AsLong(before));
+    int failed = now == NULL || PyErr_Occurred() ||
+                 PyDict_SetItem(ASKED(CONCURRENCY), name_busy, now) < 0;
+    Py_XDECREF(now);
+    return failed ? -1 : 0;
 }
 
 int busy_begin(void)
 {
-    return add_to(ASKED(CONCURRENCY), name_busy, 1);
+    return add_to_busy(1);
 }
 
 int busy_end(void)
 {
     PyObject *kind, *error, *trace;
     PyErr_Fetch(&kind, &error, &trace);
-    if (add_to(ASKED(CONCURRENCY), name_busy, -1) < 0) {
+    if (add_to_busy(-1) < 0) {
         Py_XDECREF(kind);
         Py_XDECREF(error);
         Py_XDECREF(trace);
@@ -283,9 +304,8 @@ static PyObject *again_along(PyObject *roots, PyObject *others, PyObject *record
         Py_DECREF(all);
     }
     if (found != NULL && PyList_GET_SIZE(more) > 0) {
-        PyObject *totals = PyDict_GetItemWithError(ASKED(COUNTERS), name_totals);
         int done = PyList_CheckExact(found);
-        if (done && (totals == NULL || add_in(totals, name_decisions, why, 1) < 0)) {
+        if (done && count_done(Py_None, why, 1) < 0) {
             Py_CLEAR(found);
         }
         else if (!done) {

@@ -46,15 +46,14 @@ static PyObject *watch_of(PyObject *node, PyObject *rule, PyObject *state, PyObj
 PyObject *elided_begin(PyObject *kept, PyObject *nodes, PyObject *recorded)
 {
     PyObject *state = PyTuple_GET_ITEM(kept, 0), *choice = PyTuple_GET_ITEM(kept, 1);
-    PyObject *totals = PyDict_GetItemWithError(ASKED(COUNTERS), name_totals);
     PyObject *rule = PyObject_GetAttr(choice, name_rule);
     PyObject *places = PyObject_GetAttr(choice, name_elided);
     PyObject *pending = PyObject_GetAttr(choice, name_pending);
     PyObject *noted = PyObject_GetAttr(choice, name_rematerialised);
     PyObject *left = pending == NULL ? NULL : nodes_at(pending, nodes);
     PyObject *watches = PyList_New(0);
-    int fine = totals != NULL && rule != NULL && places != NULL && noted != NULL && left != NULL &&
-        watches != NULL && add_in(totals, name_decisions, rule, PyTuple_GET_SIZE(places)) == 0 &&
+    int fine = rule != NULL && places != NULL && noted != NULL && left != NULL &&
+        watches != NULL && count_done(Py_None, rule, PyTuple_GET_SIZE(places)) == 0 &&
         forget_recorded(recorded, left) == 0;
     for (Py_ssize_t at = 0; fine && at < PyTuple_GET_SIZE(places); at++) {
         PyObject *position = PyTuple_GET_ITEM(places, at);

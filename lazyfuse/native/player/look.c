@@ -76,14 +76,10 @@ int plain_again(PyObject *key, PyObject *roots, PyObject *rule, PyObject *record
         done = busy_end() < 0 ? -1 : done;
     }
     if (done > 0) {
-        PyObject *totals = PyDict_GetItemWithError(ASKED(COUNTERS), name_totals);
         PyObject *seconds = PyFloat_FromDouble(
             PyFloat_AsDouble(PyList_GET_ITEM(spent, 0)) + seconds_now() - began);
-        int counted = totals != NULL && seconds != NULL &&
-            PyList_SetItem(spent, 0, seconds) == 0 &&
-            add_in(totals, name_decisions, ASKED(AT_FIRST), 1) == 0 &&
-            add_in(totals, name_flushes, rule, 1) == 0 &&
-            add_to(ASKED(COUNTS), name_evaluations, 1) == 0 && reset_recorded(recorded) >= 0;
+        int counted = seconds != NULL && PyList_SetItem(spent, 0, seconds) == 0 &&
+            count_done(ASKED(AT_FIRST), rule, 1) == 0 && reset_recorded(recorded) >= 0;
         done = counted ? 1 : -1;
     }
     else if (done == 0 && PyDict_GetItemWithError(ASKED(FRESH), key) != NULL) {
@@ -118,11 +114,11 @@ static int evaluate_here(PyObject *nodes, PyObject *rule)
         Py_XDECREF(roots);
         return roots == NULL ? -1 : 1;
     }
-    PyObject *recorded = PyObject_GetAttr(ASKED(HERE), name_recorded), *done = NULL;
-    PyObject *overdue = recorded == NULL ? NULL : PyObject_GetAttr(recorded, name_overdue);
-    PyObject *noted = overdue == NULL ? NULL : PyObject_GetAttr(recorded, name_nodes);
+    int is_overdue = 0;
+    PyObject *recorded = recorded_here(), *done = NULL;
+    PyObject *noted = recorded == NULL ? NULL : noted_in(recorded, &is_overdue);
     PyObject *found = noted == NULL ? NULL
-        : overdue != Py_False ? Py_NewRef(Py_None) : again(roots, noted, recorded, rule, 1);
+        : is_overdue ? Py_NewRef(Py_None) : again(roots, noted, recorded, rule, 1);
     if (found != NULL && PyList_CheckExact(found)) {
         done = PyList_GET_SIZE(found) == 0 ? Py_NewRef(Py_None)
             : PyObject_CallOneArg(ASKED(WARN), found);
@@ -132,11 +128,26 @@ static int evaluate_here(PyObject *nodes, PyObject *rule)
     }
     Py_XDECREF(found);
     Py_XDECREF(noted);
-    Py_XDECREF(overdue);
     Py_XDECREF(recorded);
     Py_XDECREF(done);
     Py_DECREF(roots);
     return done == NULL ? -1 : 1;
+}
+
+int evaluate_locked(PyObject *node, PyObject *rule)
+{
+    PyObject *nodes = PyList_New(1);
+    if (nodes == NULL) {
+        return -1;
+    }
+    PyList_SET_ITEM(nodes, 0, Py_NewRef(node));
+    int done = handlers_wait();
+    if (done == 0) {
+        done = evaluate_here(nodes, rule);
+        done = handlers_run() < 0 ? -1 : done;
+    }
+    Py_DECREF(nodes);
+    return done < 0 ? -1 : 0;
 }
 
 /* evaluate(nodes, rule): gives every node a value. */

@@ -31,13 +31,16 @@ extern PyTypeObject ReplayProgramType;
 Offered replay_program;
 OfferedFast replay_bind, replay_begin, replay_play, replay_commit, replay_run,
     replay_again, evaluate_nodes;
-Offered replay_setup;
+Offered replay_setup, replay_uncounted;
 /* Gives pending nodes their values by NumPy's loops, as fresh.run does: 1, 0 where these do not do
    it, -1: an error. */
 int plain_run(PyObject *roots);
 /* Whether this thread's evaluation may be done again in C: no other thread evaluates, no call is
    traced, no array lies in chunks. 0 with an exception: an interrupt. */
 int is_alone(void);
+
+/* As `evaluate` of one node, where is_alone() and this thread has the lock of writes; -1: an error. */
+int evaluate_locked(PyObject *node, PyObject *rule);
 
 /* What is known of an operation at an instruction of the user's. */
 typedef struct Alone Alone;

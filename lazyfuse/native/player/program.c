@@ -179,6 +179,8 @@ static void program_dealloc(PyObject *object)
     Py_XDECREF(self->written);
     Py_XDECREF(self->given);
     Py_XDECREF(self->results);
+    Py_XDECREF(self->pool);
+    Py_XDECREF(self->reserved);
     Py_TYPE(object)->tp_free(object);
 }
 
@@ -192,6 +194,7 @@ static int program_traverse(PyObject *object, visitproc visit, void *arg)
         Py_VISIT(self->events[i].crew);
     }
     Py_VISIT(self->results);
+    Py_VISIT(self->pool);
     return 0;
 }
 
@@ -206,14 +209,15 @@ PyTypeObject ReplayProgramType = {
     .tp_doc = "A replay as numbers.",
 };
 
-/* program(blocks, leaves, written, given, events, results): tuples of indices and of tuples. */
+/* program(blocks, leaves, written, given, events, results, pool, reserved): tuples of indices and of
+   tuples; the pool of a device, and what a run reserves of it. */
 PyObject *replay_program(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *leaves, *written, *given, *events, *results;
+    PyObject *leaves, *written, *given, *events, *results, *pool = Py_None, *reserved = Py_None;
     Py_ssize_t blocks;
-    if (!PyArg_ParseTuple(args, "nO!O!O!O!O!", &blocks, &PyTuple_Type, &leaves, &PyTuple_Type,
+    if (!PyArg_ParseTuple(args, "nO!O!O!O!O!|OO", &blocks, &PyTuple_Type, &leaves, &PyTuple_Type,
                           &written, &PyTuple_Type, &given, &PyTuple_Type, &events, &PyTuple_Type,
-                          &results)) {
+                          &results, &pool, &reserved)) {
         return NULL;
     }
     Program *made = PyObject_GC_New(Program, &ReplayProgramType);
@@ -226,6 +230,8 @@ PyObject *replay_program(PyObject *Py_UNUSED(module), PyObject *args)
     made->written = Py_NewRef(written);
     made->given = Py_NewRef(given);
     made->results = Py_NewRef(results);
+    made->pool = Py_NewRef(pool);
+    made->reserved = PyObject_IsTrue(reserved) == 1 ? Py_NewRef(reserved) : NULL;
     made->events = PyMem_Calloc(made->count + 1, sizeof(Event));
     PyObject_GC_Track(made);
     if (made->events == NULL) {

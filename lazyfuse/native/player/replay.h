@@ -56,6 +56,7 @@ typedef struct {
     Event *events;
     Py_ssize_t count, blocks;
     PyObject *leaves, *written, *given, *results;
+    PyObject *pool, *reserved; /* of the device; what a run reserves of it, or NULL: nothing */
 } Program;
 
 #define IS_SET(node, slot) (NODE(node, slot) != NULL && NODE(node, slot) != Py_None)
@@ -90,9 +91,9 @@ int is_unseen(PyObject *array, Py_ssize_t owners);
 /* What evaluate._set_up has given: names of modules, tables, functions. NULL: nothing yet. */
 extern PyObject *asked;
 enum {
-    PERMISSION, CONCURRENCY, SPANS, COUNTERS, STAND_INS, EVALUATE, OFFLOAD, COUNTS, TABLE, WATCHED,
-    FRESH, GO_ON, MODES, WITHIN, AT_HOME, STATE, REPLAYED, AT_FIRST, CHEAP, CHOICES, CHOSEN,
-    NOTE_ELIDED, HERE, QUIET, WARN, ASKED_FIELDS
+    PERMISSION, CONCURRENCY, SPANS, TOTALS, STAND_INS, EVALUATE, OFFLOAD, TABLE, WATCHED, FRESH,
+    GO_ON, MODES, WITHIN, AT_HOME, STATE, AT_FIRST, CHEAP, CHOICES, CHOSEN, NOTE_ELIDED, QUIET,
+    WARN, ASKED_FIELDS
 };
 #define ASKED(which) PyTuple_GET_ITEM(asked, which)
 
@@ -100,9 +101,9 @@ enum {
 int is_set_up(void);
 /* Whether a name of a module is zero or false. */
 int is_none(PyObject *names, PyObject *name);
-/* Adds to a number under a key, or under one of a table that is an attribute; -1: an error. */
-int add_to(PyObject *numbers, PyObject *key, long more);
-int add_in(PyObject *object, PyObject *name, PyObject *key, long more);
+/* Counts an evaluation that a replay has done under a rule, one done by the rule `what`, or a
+   decision (`what` is None); Python adds them up when someone asks (counters.py). -1: an error. */
+int count_done(PyObject *what, PyObject *rule, long times);
 /* Notes that an evaluation begins, or that it has ended: an exception that is set stays. -1: an
    error, which hides that one. */
 int busy_begin(void);

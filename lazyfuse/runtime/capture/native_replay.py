@@ -103,8 +103,7 @@ def run(
         return None
     if found.awaited:
         counters.waited(len(found.awaited), perf_counter() - start)
-    _, launched, numbers = found.program
-    counters.ran_replay(device, launched, numbers)
+    counters.ran_replay(found)
     if spans.on:
         nodes = recording.nodes
         spans.replayed(found, plan, nodes, device.traits.name, replays.launched)
@@ -137,7 +136,7 @@ def go_on(
             if again is None:
                 again = ReplayedRun(plan, nodes, sizes, replay.device, env)
             by_us = _by_python(replay.events[at], bits, again, roots, addresses)
-            counters.totals.singles -= by_us  # it has counted itself
+            counters.totals().singles -= by_us  # it has counted itself
             for root in replay.dead[at]:
                 roots[root] = None
             at += 1
@@ -192,8 +191,9 @@ def _program(replay: Replay, plan: Plan) -> Any:
         ]
     )
     made = conditions.native.replay_program(
-        replay.size + 1, replay.leaves, tuple(replay.written), replay.given, events, results
-    )
+        replay.size + 1, replay.leaves, tuple(replay.written), replay.given, events, results,
+        replay.device.buffers, replay.blocks,
+    )  # fmt: skip
     launched: Counter[str] = Counter()
     operations = 0
     for event in replay.events:

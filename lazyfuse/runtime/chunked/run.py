@@ -219,7 +219,7 @@ class _Job:
                 node.value = array
             for node in outputs:
                 node.src = ()
-            counters.totals.flushes[rule] += 1
+            counters.totals().flushes[rule] += 1
             evaluate.settled(self.left)
         take_notes(recorded)
 
@@ -433,9 +433,9 @@ def take_notes(recorded: dict[str, graph.Recorded]) -> None:
     bits: dict[tuple[str, int], int] = {}
     for worker, (noted, raised) in unlocked(scheduler.on_workers, tasks.taken).items():
         for name, took in noted.items():
-            before = counters.totals.tasks.get((worker, name), (0, 0.0, 0))
+            before = counters.totals().tasks.get((worker, name), (0, 0.0, 0))
             count, seconds, size = [a + b for a, b in zip(before, took, strict=True)]
-            counters.totals.tasks[worker, name] = int(count), seconds, int(size)
+            counters.totals().tasks[worker, name] = int(count), seconds, int(size)
         for key, each in raised.items():
             bits[key] = bits.get(key, 0) | each
     for (token, at), flags in bits.items():

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lazyfuse import bootstrap
 from lazyfuse.codegen.graph.node import Node
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.devices.dataclass import dataclass
-from lazyfuse.runtime.events import log, spans, tracing
+from lazyfuse.runtime.events import decisions, log, spans, tracing
 from lazyfuse.runtime.events.decisions import Rule
 from lazyfuse.runtime.events.tracing import Operation, operation_of
 from lazyfuse.runtime.numerics import fp_flags
@@ -50,6 +51,9 @@ class Totals:
     narrowed: Counter[str] = field(default_factory=Counter)  # float64 kernels run in float32
     copies: Counter[Copied] = field(default_factory=Counter)
     copied: Counter[Copied] = field(default_factory=Counter)  # bytes
+    evaluations: int = 0
+    plan_hits: int = 0
+    plan_misses: int = 0
     programs: Counter[Found] = field(default_factory=Counter)  # requests, by origin
     compiling: float = 0.0  # seconds that the requests took
     waiting: int = 0  # launches of blocked NumPy for programs that were being compiled
@@ -58,13 +62,41 @@ class Totals:
     """Of Dask, by worker and kernel: how many, their seconds, the bytes of their results."""
 
 
-totals = Totals()
+_totals = Totals()
+
+_uncounted: Callable[[], Sequence[tuple[Any, Rule, int]]]
+_uncounted = getattr(bootstrap.machine_code(), "replay_uncounted", tuple)
+"""What C has done since it was asked last: a replay under a rule, evaluations that NumPy's loops
+have done (the rule that says so) under another one, or a decision (None); and how often."""
+
+
+def totals() -> Totals:
+    """The counters of this process."""
+    for what, rule, times in _uncounted():
+        if what is None:
+            _totals.decisions[rule] += times
+            continue
+        _totals.flushes[rule] += times
+        _totals.evaluations += times
+        if isinstance(what, Rule):
+            _totals.decisions[what] += times
+        else:
+            _totals.decisions[decisions.REPLAYED] += times
+            _totals.plan_hits += times
+            ran_replay(what, times)
+    return _totals
+
+
+def exchange(others: Totals) -> Totals:
+    """Count in others from now on; the counters until now."""
+    global _totals
+    before, _totals = totals(), others
+    return before
 
 
 def reset() -> None:
     """Set all counters to zero."""
-    global totals
-    totals = Totals()
+    exchange(Totals())
     spans.reset()
 
 
@@ -79,11 +111,11 @@ def planned(plan: Plan, hit: bool) -> None:
 
 def flushed(rule: Rule, plan: Plan, recording: Recording, replay: Rule | None = None) -> None:
     """Count an evaluation that begins; with `replay`, one that a replay has done."""
-    totals.flushes[rule] += 1
+    _totals.flushes[rule] += 1
     if spans.on and replay is None:
         spans.note(spans.shares_in(plan, recording.nodes))
     if replay is not None:
-        totals.decisions[replay] += 1
+        _totals.decisions[replay] += 1
     if tracing.listeners:
         tracing.emit(tracing.Flush(str(rule), len(recording.nodes), len(plan.kernels)))
     if log.is_heard(1):
@@ -114,10 +146,10 @@ def compiled(device: Device, source: Source) -> Program:
         return program
     finally:
         seconds = time.perf_counter() - start
-        totals.compiling += seconds
+        _totals.compiling += seconds
         if spans.on:
             spans.compiled(seconds)
-        totals.programs[source.language, found, why] += 1
+        _totals.programs[source.language, found, why] += 1
         if tracing.listeners:
             name = device.traits.name
             tracing.emit(tracing.Compile(source.name, source.language, name, found, why, seconds))
@@ -134,18 +166,18 @@ def awaited(device: Device, source: Source) -> bool:
         spans.compiled(time.perf_counter() - start)
     if found is not None:
         if pool.loaded > before:
-            totals.programs[source.language, "disk", ""] += 1
+            _totals.programs[source.language, "disk", ""] += 1
         return False
     if not was_awaited:
         why = device.why_missed(source)
-        totals.programs[source.language, "built by the worker", why] += 1
+        _totals.programs[source.language, "built by the worker", why] += 1
     return not device.why_never(source)
 
 
 def waited(launches: int, seconds: float) -> None:
     """Count launches of blocked NumPy that stood in for programs not compiled yet."""
-    totals.waiting += launches
-    totals.waited += seconds
+    _totals.waiting += launches
+    _totals.waited += seconds
     if spans.on:
         spans.waited(seconds)
 
@@ -190,13 +222,13 @@ def ran_kernel(
     under_way: bool = False,
 ) -> None:
     """Count a kernel that has run, or that was launched and is `under_way`."""
-    totals.kernels += 1
+    _totals.kernels += 1
     count = len(step.members) + len(step.reductions)
-    totals.fused += count
-    totals.languages[source.language] += 1
-    totals.launches[run.device.traits.name] += 1
+    _totals.fused += count
+    _totals.languages[source.language] += 1
+    _totals.launches[run.device.traits.name] += 1
     if run.narrowed(step) and run.device is run.assigned_device:
-        totals.narrowed[run.device.traits.name] += 1
+        _totals.narrowed[run.device.traits.name] += 1
     if tracing.listeners:
         read = sum(array.nbytes for array in inputs)
         written = sum(array.nbytes for array in outputs)
@@ -211,29 +243,27 @@ def ran_kernel(
 
 def ran_again(device: Device, language: str, operations: int) -> None:
     """Count a kernel that ran by a captured launch."""
-    totals.kernels += 1
-    totals.fused += operations
-    totals.languages[language] += 1
-    totals.launches[device.traits.name] += 1
+    _totals.kernels += 1
+    _totals.fused += operations
+    _totals.languages[language] += 1
+    _totals.launches[device.traits.name] += 1
 
 
-def ran_replay(
-    device: Device, launched: tuple[int, Sequence[tuple[str, int]]], numbers: int
-) -> None:
-    """Count a replay in C: `launched` (operations; kernels by language), and single `numbers`."""
-    operations, languages = launched
+def ran_replay(replay: Any, times: int = 1) -> None:
+    """Count runs of a replay in C (`capture.replay.Replay`): kernels, and single numbers."""
+    _, (operations, languages), numbers = replay.program
     for language, count in languages:
-        totals.kernels += count
-        totals.languages[language] += count
-        totals.launches[device.traits.name] += count
-    totals.fused += operations
-    totals.singles += numbers
+        _totals.kernels += times * count
+        _totals.languages[language] += times * count
+        _totals.launches[replay.device.traits.name] += times * count
+    _totals.fused += times * operations
+    _totals.singles += times * numbers
 
 
 def copied(direction: str, nbytes: int, device: str, purpose: str = "") -> None:
     """Count bytes copied to a device ("upload"), back ("gather"), or on the device ("copy")."""
-    totals.copies[direction, device, purpose] += 1
-    totals.copied[direction, device, purpose] += nbytes
+    _totals.copies[direction, device, purpose] += 1
+    _totals.copied[direction, device, purpose] += nbytes
     if spans.on:
         reason = f"{direction} {device}: {purpose}" if purpose else f"{direction} {device}"
         spans.clock.line(spans.here()).copied[reason] += nbytes
@@ -271,7 +301,7 @@ def unfused_bytes(
 
 def runs_at_once(rule: Rule, nodes: Sequence[Node]) -> None:
     """Count operations that are to run in NumPy, one by one."""
-    totals.decisions[rule] += 1
+    _totals.decisions[rule] += 1
     if spans.on:
         spans.note(spans.shares_of(nodes))
 
@@ -288,12 +318,12 @@ def ran_single(node: Node, device: str = "", span: spans.Span | None = None) -> 
         line.devices[device or "cpu"] += 1
         line.tiers["library" if device else "NumPy"] += 1
     if device:
-        totals.launches[device] += 1
-        totals.languages["library"] += 1
+        _totals.launches[device] += 1
+        _totals.languages["library"] += 1
         if tracing.listeners:
             tracing.emit(tracing.Single(operation_of(node), device))
         return
-    totals.singles += 1
+    _totals.singles += 1
     if tracing.listeners:
         tracing.emit(tracing.Single(operation_of(node)))
 
@@ -302,7 +332,7 @@ def fell_back(nodes: list[Node], why: str, origin: str = "", to: str = "NumPy") 
     """Count a kernel that should have run on the tier `origin`, could not, and runs on `to`."""
     names = " -> ".join(node.op.name for node in nodes)
     reason = _first_line(why)
-    totals.fallbacks[f"{names}: {reason}" if names else reason] += 1
+    _totals.fallbacks[f"{names}: {reason}" if names else reason] += 1
     if tracing.listeners:
         operations = tuple([operation_of(node) for node in nodes])
         tracing.emit(tracing.Fallback(operations, origin, to, reason))

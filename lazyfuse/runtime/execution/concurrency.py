@@ -119,7 +119,7 @@ class ConcurrentEvaluation:
         under_way += 1
         thread_pool.share_out(max(under_way, 2) if share > _MANY else 1)
         current = self
-        counters.totals.decisions[decisions.CONCURRENT] += 1
+        counters.totals().decisions[decisions.CONCURRENT] += 1
 
     def end(self) -> None:
         """End the claim: the values exist, or never will."""

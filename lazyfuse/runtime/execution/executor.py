@@ -211,7 +211,7 @@ class Run(RunValues):
         # the reference interpreter needs the operands if the kernel raises exceptions
         keeps = self.plan.keeping and (step.targets or step.may_reuse) and self.may_ask(step)
         if keeps:
-            counters.totals.decisions[decisions.KEPT_OPERANDS] += 1
+            counters.totals().decisions[decisions.KEPT_OPERANDS] += 1
             self.keep_operands()
         reuses = step.may_reuse and last and not keeps
         donors = self.donors(step, last, shape, in_parts) if reuses else None

@@ -234,7 +234,7 @@ def _launched(found: Product, arrays: Sequence[Array], cut: Any, shape: Ints) ->
     size = arrays[0].itemsize
     strides = tuple([s // size for x in arrays for s in x.strides])
     batch: Batch = cut(found, shape, strides, size, device.traits.threads)
-    counters.totals.languages["product"] += 1
+    counters.totals().languages["product"] += 1
     (flags,) = batch.run(device.work, arrays, (b"",), None, found)
     return flags
 

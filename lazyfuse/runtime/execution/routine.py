@@ -143,7 +143,7 @@ class _Launcher:
             places = np.asarray(offsets, dtype=np.int64).reshape(len(rows), len(arrays))
         rest = (0,) * (rank - 1)
         steps = tuple([(step, *rest) for step in strides or (0,) * len(arrays)])
-        counters.totals.languages["routine"] += 1
+        counters.totals().languages["routine"] += 1
         launch = Launch(tuple(arrays), steps, scalars, rows, places, work)
         flags = concurrency.call_unlocked(self._program.launch, launch)
         return flags if isinstance(flags, int) else flags.flags()

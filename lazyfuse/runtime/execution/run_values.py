@@ -450,7 +450,7 @@ class RunValues:
         stored = dict(zip((*step.stores, *step.reductions), outputs, strict=False))
         kept = {i: x for i, x in sources.items() if not any(shares(x, out) for out in outputs)}
         lost = len(kept) < len(step.reads)
-        counters.totals.decisions[decisions.LOST_OPERANDS] += lost
+        counters.totals().decisions[decisions.LOST_OPERANDS] += lost
         if (lost or self.plan.keeping) and known_here.are_fresh:
             self.plan.keeping = KEEPING  # it may go on raising them
         found: dict[int, int] = {}

@@ -37,7 +37,7 @@ def spare_loads(run: Any, part: Array, inputs: list[Array]) -> bool:
         inputs[at] = spared = run.empty(loaded.shape, loaded.dtype)
         np.copyto(spared, loaded)
         run.copied(spared, loaded)
-    counters.totals.decisions[decisions.SPARE_LOADS] += 1
+    counters.totals().decisions[decisions.SPARE_LOADS] += 1
     return True
 
 
@@ -61,7 +61,7 @@ def swap_buffers(
     # an operand of this very shape may also become a donated buffer
     if not any(loaded.shape == old.shape and overlaps(loaded, old) for loaded in inputs):
         run.spares.append(ordered)
-    counters.totals.decisions[decisions.SWAP] += 1
+    counters.totals().decisions[decisions.SWAP] += 1
     for slab in slabs:
         np.copyto(fresh[slab], ordered[slab])
         run.copied(fresh[slab], ordered[slab])

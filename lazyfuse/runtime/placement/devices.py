@@ -205,7 +205,7 @@ def _apply(device: Device) -> None:
     options = config.options
     above = options.threads_above
     if device.traits.name == "cpu":
-        figures = calibrate.tuned(device, lambda: counters.totals.kernels)
+        figures = calibrate.tuned(device, lambda: counters.totals().kernels)
         if above == tunings.THREADS_ABOVE:  # the user set no other value
             above = figures.threads_above
         chosen = options.stream_above

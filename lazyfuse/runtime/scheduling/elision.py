@@ -151,7 +151,7 @@ def elide(
 def chosen(state: PerSize, choice: Choice, nodes: Sequence[Node], dry_run: bool = False) -> Elision:
     """What a choice elides of an evaluation of these nodes."""
     if not dry_run:
-        counters.totals.decisions[choice.rule] += len(choice.elided)
+        counters.totals().decisions[choice.rule] += len(choice.elided)
     noted = choice.rematerialised if choice.rule is DEAD else ()
     return Elision(
         choice.rule,

@@ -73,7 +73,6 @@ late_modules.follow(settings, hardware)  # which applies the user's options to t
 quiet = critical.section(lock)
 begin_quietly, IS_MAIN = critical.begin_quietly, interpreter.IS_MAIN
 _plans: OrderedDict[Any, Plan] = OrderedDict()
-counters = {"plan hits": 0, "plan misses": 0, "evaluations": 0}
 epoch = 0  # raised when plans are forgotten: a caller that kept a plan asks for it anew
 
 
@@ -125,7 +124,7 @@ def in_full(nodes: Sequence[Node], rule: Rule, found: Any = UNSOUGHT) -> None:
                 co_evaluation.keep(key, pins, order, along)
                 found = order = None
             if along and not (concurrency.under_way and concurrency.meets(along[1])):
-                report.totals.decisions[along[0]] += 1
+                report.totals().decisions[along[0]] += 1
                 more = along[1]
             if not more or not _done_together(pending, more, rule, apart):
                 _evaluate_concurrently(pending, rule, pending, apart, found)
@@ -159,11 +158,11 @@ def _set_up() -> None:
     rules = {decisions.LOOP: evaluations.LOOP, decisions.EXPORT: evaluations.EXPORT}
     conditions.native.replay_setup(
         (
-            vars(conditions), vars(concurrency), vars(spans), vars(report), vars(stand_ins),
-            globals(), vars(offload), counters, evaluations.kept, elision.watched,
-            fresh.by_key, native_replay.go_on, rules, hardware.innermost, hardware.AT_HOME, _state,
-            decisions.REPLAYED, decisions.FRESH, decisions.CHEAP, co_evaluation.choices,
-            elision.chosen, _note_elided, here, quiet, fp_flags.warn_for_all,
+            vars(conditions), vars(concurrency), vars(spans), report.totals, vars(stand_ins),
+            globals(), vars(offload), evaluations.kept, elision.watched, fresh.by_key,
+            native_replay.go_on, rules, hardware.innermost, hardware.AT_HOME, _state,
+            decisions.FRESH, decisions.CHEAP, co_evaluation.choices, elision.chosen, _note_elided,
+            quiet, fp_flags.warn_for_all,
         )
     )  # fmt: skip
 
@@ -289,7 +288,7 @@ here = flush.Thread(compute, _flush, _allocate)
 
 def activity() -> tuple[int, int, int]:
     """Numbers of which one changes with each operation that is recorded or evaluated."""
-    totals = report.totals
+    totals = report.totals()
     return len(here.recorded.nodes), totals.kernels, totals.singles
 
 
@@ -359,7 +358,7 @@ def _evaluate(
         return []
     usual = conditions.may_capture() and not hardware.names_another()
     if usual:
-        counters["evaluations"] += 1
+        report.totals().evaluations += 1
     else:
         _device(pending[0], rule)
     recording = plan = None
@@ -371,7 +370,7 @@ def _evaluate(
             plan = recompute.by_size(plan, recording)
     undecided = apart is None and elided.rule is None
     if recording is not None and undecided and fresh.is_numpys(recording, plan is not None):
-        report.totals.flushes[rule] += 1
+        report.totals().flushes[rule] += 1
         if missed is not None and not elided.watched:
             fresh.remember(missed[0], recording)
         try:
@@ -392,7 +391,7 @@ def _evaluate(
         repeats = missed is not None and decided
         replayed = _replayed(plan, recording, hardware.cpu(), rule)
         if replayed is not None:
-            counters["plan hits"] += 1
+            report.totals().plan_hits += 1
             raised, kept = replayed
             if kept.awaited:
                 fresh.go_on(recording)
@@ -456,7 +455,7 @@ def _device(node: Node, rule: Rule) -> Device:
         raise EvaluationError(
             what, op=node.op.name, file=where[0], line=where[1], function=where[2]
         )
-    counters["evaluations"] += 1
+    report.totals().evaluations += 1
     return device
 
 
@@ -511,12 +510,12 @@ def plan_for(recording: Recording) -> Plan:
     key = (recording.key, options.fusion, options.fusion_max_length)
     plan = _plans.get(key) if options.plan_limit else None
     if plan is not None:
-        counters["plan hits"] += 1
+        report.totals().plan_hits += 1
         if not options.program_limit:
             plan.forget()
         report.planned(plan, True)
         return recompute.by_size(plan, recording) if plan.costly else plan
-    counters["plan misses"] += 1
+    report.totals().plan_misses += 1
     plan = plans.make_plan(
         recording.graph(), cluster.Limits(options.fusion, options.fusion_max_length)
     )
@@ -530,7 +529,11 @@ def plan_for(recording: Recording) -> Plan:
 
 def plan_cache_info() -> dict[str, int]:
     """Entries, limit and counters of the plan cache."""
-    return {"entries": len(_plans), "limit": config.options.plan_limit, **counters}
+    totals = report.totals()
+    return {
+        "entries": len(_plans), "limit": config.options.plan_limit, "plan hits": totals.plan_hits,
+        "plan misses": totals.plan_misses, "evaluations": totals.evaluations,
+    }  # fmt: skip
 
 
 def clear_plans() -> None:

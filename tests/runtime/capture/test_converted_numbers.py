@@ -60,7 +60,7 @@ def test_conversions_are_numpys(name: str, dtype: str, left: list[Any]) -> None:
         if turn == 8:
             left.clear()
             counters.reset()
-    assert counters.totals.decisions[decisions.REPLAYED] == 3
+    assert counters.totals().decisions[decisions.REPLAYED] == 3
     assert "Call" not in left
 
 

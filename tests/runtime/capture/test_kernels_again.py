@@ -39,9 +39,9 @@ def hits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     compute = evaluate._evaluate_concurrently
 
     def watched(*args: Any) -> None:
-        before = counters.totals.decisions[decisions.REPLAYED]
+        before = counters.totals().decisions[decisions.REPLAYED]
         compute(*args)
-        found.append(counters.totals.decisions[decisions.REPLAYED] > before)
+        found.append(counters.totals().decisions[decisions.REPLAYED] > before)
 
     monkeypatch.setattr(evaluations, "keep", lambda *_: None)
     monkeypatch.setattr(evaluate, "_evaluate_concurrently", watched)

@@ -155,9 +155,9 @@ def test_shortest_paths_are_replayed() -> None:
     a = lf.array(np.arange(40_000).reshape(200, 200) * 7 % 1013)
     with config.options(plan_after=0):
         for _ in range(3):
-            before = counters.totals.decisions[decisions.REPLAYED]
+            before = counters.totals().decisions[decisions.REPLAYED]
             path = lf.array(a)
             for k in range(200):
                 path[:] = lf.minimum(path[:], lf.add.outer(path[:, k], path[k, :]))
             lf.evaluate(path)
-        assert counters.totals.decisions[decisions.REPLAYED] - before > 20
+        assert counters.totals().decisions[decisions.REPLAYED] - before > 20

@@ -33,7 +33,7 @@ x, y = np.array(start), start.copy()
 found = {}
 for name in ("before", "after"):
     steps(np, x, 24)
-    totals = counters.totals
+    totals = counters.totals()
     found[name] = {
         "replays": sum(n for rule, n in totals.decisions.items() if rule.name == "replay"),
         "waiting": totals.waiting, "numba": totals.languages["numba"],

@@ -80,7 +80,7 @@ def test_evaluations_tell_their_rules() -> None:
     seen = {event.reason for event in events if isinstance(event, Flush)}
     assert len(seen) >= 3
     assert seen <= known
-    assert counters.totals.decisions[decisions.SMALL_OUTPUTS]
+    assert counters.totals().decisions[decisions.SMALL_OUTPUTS]
     text = str(np.report())
-    for counted in (counters.totals.flushes, counters.totals.decisions):
+    for counted in (counters.totals().flushes, counters.totals().decisions):
         assert all(f"{count} {rule}" in text for rule, count in counted.items())

@@ -128,11 +128,11 @@ def test_calls_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concurrency.ConcurrentEvaluation, "run", run)
     values = [signs(), -signs()]
     lazy = [call_of(recorded(each)) for each in values]
-    before = counters.totals.decisions[decisions.CONCURRENT]
+    before = counters.totals().decisions[decisions.CONCURRENT]
     threads = [Running(each.to_numpy) for each in lazy]
     for thread, each in zip(threads, values, strict=True):
         np.testing.assert_array_equal(thread.result(), products(each))
-    assert counters.totals.decisions[decisions.CONCURRENT] == before + 2
+    assert counters.totals().decisions[decisions.CONCURRENT] == before + 2
 
 
 def _element(x: Any) -> None:
@@ -252,7 +252,7 @@ def test_error_states_wait_for_what_came_before(gate: Gate) -> None:
 
 
 def test_the_report_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(counters.totals.decisions, decisions.CONCURRENT, 3)
+    monkeypatch.setitem(counters.totals().decisions, decisions.CONCURRENT, 3)
     assert f"decisions         3 {decisions.CONCURRENT}" in str(lf.report())
 
 
@@ -291,7 +291,7 @@ def test_warnings_are_told_once() -> None:
 
 
 def test_off() -> None:
-    before = counters.totals.decisions[decisions.CONCURRENT]
+    before = counters.totals().decisions[decisions.CONCURRENT]
     with lf.options(concurrent_evaluations=False):
         monitored = concurrency.notice
         concurrency.notice = REAL
@@ -299,7 +299,7 @@ def test_off() -> None:
             call_of(recorded(signs())).to_numpy()
         finally:
             concurrency.notice = monitored
-    assert counters.totals.decisions[decisions.CONCURRENT] == before
+    assert counters.totals().decisions[decisions.CONCURRENT] == before
 
 
 REAL = concurrency.notice

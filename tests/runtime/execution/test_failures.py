@@ -41,7 +41,7 @@ def values(seed: int = 1) -> Any:
 
 
 def told() -> str:
-    return "\n".join(counters.totals.fallbacks)
+    return "\n".join(counters.totals().fallbacks)
 
 
 @pytest.mark.parametrize("kind", [DeviceError, DeviceLost])

@@ -94,13 +94,13 @@ def test_joined_parts_are_stored_by_the_kernel_that_computes_them(join: str) -> 
     whole = getattr(np, join)([given[0], given[0] * given[1] + 1.0, given[0] - given[1]])
     with lf.options(plan_after=0, eager_below=0):
         for _ in range(8):
-            before = counters.totals.kernels, counters.totals.decisions[decisions.REPLAYED]
+            before = counters.totals().kernels, counters.totals().decisions[decisions.REPLAYED]
             joined = getattr(lf, join)([x, x * y + 1.0, x - y])
             found = np.asarray(joined[:, 1:] - joined[:, :-1])
-            kernels = counters.totals.kernels - before[0]
+            kernels = counters.totals().kernels - before[0]
             same(found, whole[:, 1:] - whole[:, :-1])
     assert kernels == 2
-    replays = counters.totals.decisions[decisions.REPLAYED] - before[1]
+    replays = counters.totals().decisions[decisions.REPLAYED] - before[1]
     assert replays == (conditions.native is not None)
 
 

@@ -158,4 +158,4 @@ def test_both_devices_keep_their_programs_E5() -> None:
                     numpy.testing.assert_array_equal((np.array(a) * 7.5).to_numpy(), a * 7.5)
         assert (first.programs_made, second.programs_made) == (1, 1)
         assert (first.launches, second.launches) == (3, 3)
-        assert counters.totals.launches[NAME] == 3
+        assert counters.totals().launches[NAME] == 3

@@ -483,7 +483,7 @@ def test_plans_move_to_a_device_that_is_faster_C11_F2(monkeypatch: pytest.Monkey
         numpy.testing.assert_array_equal(
             ((np.array(x) + 1.0) * x - 2.0).to_numpy(), (x + 1) * x - 2
         )
-    languages = counters.totals.languages
+    languages = counters.totals().languages
     assert languages[traits.languages[0]] >= 2
     assert sum(languages.values()) == 4
     y = (np.array(x) + 1.0) * x - 3.0  # not in the assertion, which would hold its parts

@@ -43,7 +43,7 @@ def values(seed: int = 1) -> Any:
 
 
 def told() -> str:
-    return "\n".join(counters.totals.fallbacks)
+    return "\n".join(counters.totals().fallbacks)
 
 
 def is_struck(point: str) -> bool:

@@ -139,7 +139,7 @@ def test_parts_are_written_on_the_device_in_place_E3(memory: Memory) -> None:
         np.evaluate(x)
         expected[start : start + 20_000] = b[:20_000] + 1.0
     assert (memory.uploads, memory.gathers) == (2, 0)
-    assert counters.totals.copies["copy", NAME, "update"] == 0
+    assert counters.totals().copies["copy", NAME, "update"] == 0
     numpy.testing.assert_array_equal(x.to_numpy(), expected)
 
 
@@ -188,7 +188,7 @@ def test_an_element_is_gathered_alone_C8(memory: Memory) -> None:
     np.evaluate(y)
     assert float(y[11]) == a[11] * 2.0
     assert (
-        sum(counters.totals.copied[key] for key in counters.totals.copied if key[0] == "gather")
+        sum(counters.totals().copied[key] for key in counters.totals().copied if key[0] == "gather")
         == 8
     )
 

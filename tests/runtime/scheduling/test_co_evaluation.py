@@ -46,7 +46,7 @@ def test_one_look_computes_what_shares_large_values() -> None:
         found[0].to_numpy()
         assert node_of(found[1]).value is not None
         found[1].to_numpy()
-        assert counters.totals.flushes.total() == 1
+        assert counters.totals().flushes.total() == 1
 
 
 def test_large_results_wait_until_somebody_asks() -> None:

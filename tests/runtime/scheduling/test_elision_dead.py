@@ -32,7 +32,7 @@ def every_size(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def elided() -> int:
-    found = counters.totals.decisions.items()
+    found = counters.totals().decisions.items()
     return sum(count for rule, count in found if rule.decides == decisions.ELIDE)
 
 
@@ -87,7 +87,7 @@ def test_loops_leave_what_the_next_turn_binds_anew_F3(program: Any, threads: int
         for _ in range(3):
             same(program(lf), expected)
     if devices.is_default_cpu():  # else nothing is left to be made again
-        assert counters.totals.decisions[decisions.DEAD] > 0
+        assert counters.totals().decisions[decisions.DEAD] > 0
 
 
 def test_what_is_read_again_is_written_F3() -> None:

@@ -72,7 +72,7 @@ def test_nothing_to_make_again_at_one_size_says_nothing_of_another_F3(
             total = (outer * outer).sum(axis=1)
             expected = row[:, None] * column[None, :]
             same([total], [(expected * expected).sum(axis=1)])
-            assert counters.totals.decisions[decisions.CHEAP] == left
+            assert counters.totals().decisions[decisions.CHEAP] == left
             same([outer], [expected])
 
 
@@ -158,5 +158,5 @@ def test_values_that_are_cheap_to_make_again_are_left_out_again_in_c(
             counters.reset()
             seen.clear()
             same(program(lf, lf.array(data + turn)), expected)
-    assert counters.totals.decisions[decisions.CHEAP] >= 4
+    assert counters.totals().decisions[decisions.CHEAP] >= 4
     assert len(seen) <= 3

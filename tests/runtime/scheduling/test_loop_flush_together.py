@@ -22,7 +22,7 @@ def clean() -> Iterator[None]:
 
 
 def flushes() -> int:
-    return counters.totals.flushes[decisions.LOOP]
+    return counters.totals().flushes[decisions.LOOP]
 
 
 def several(xp: Any, x: Any, turns: int) -> Any:
