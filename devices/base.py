@@ -97,10 +97,10 @@ class Later(Protocol):
         """
 
 
-Crew = tuple[int, int, int, int, object, int]
+Crew = tuple[int, int, int, int, object, int, float]
 """The address of the loop over chunks, of the code that shares it, of the team, its helpers, what
-holds the team, and the address of a number: it may be used again while that is the same, and no
-worker of the team is late (0: it may not)."""
+holds the team. It may be used again while a number is the same, whose address is here, and no
+worker of the team is late, for so many seconds."""
 
 
 class Bound(NamedTuple):

@@ -45,18 +45,18 @@ def in_c(
     additions = launch.elements * weight
     loop = work.loop(chunks)[0]
     if additions < work.threads_above:
-        return Bound(rows, (loop, 0, 0, 0, None, 0))
+        return Bound(rows, (loop, 0, 0, 0, None, 0, 0.0))
 
     def threads() -> Crew | None:
         """The loop over rows, and the team that shares it; None: Python threads help."""
         helpers = work.helpers(additions, count)
-        known = 0 if work.native.were_late() else ctypes.addressof(thread_pool.changes)
+        lasts = ctypes.addressof(thread_pool.changes), work.native.sure_for()
         if helpers <= 0:
-            return loop, 0, 0, 0, None, known
+            return loop, 0, 0, 0, None, *lasts
         crew = work.native.team(helpers)
         if crew is None:
             return None
-        return loop, crew.loaded[0].address, crew.address, helpers, crew, known
+        return loop, crew.loaded[0].address, crew.address, helpers, crew, *lasts
 
     return Bound(rows, threads)
 

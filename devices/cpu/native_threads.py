@@ -14,6 +14,7 @@ thread_pool.py does the work.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import sys
 import threading
@@ -275,7 +276,7 @@ class NativeThreads:
     def are_late(self) -> bool:
         """Whether workers kept a caller waiting a moment ago: other programs have their cores."""
         crew = self._team
-        if crew is None or not self.were_late():
+        if crew is None or (crew.late.value == self._late and not self._alone_until):
             return False
         now = time.perf_counter()
         if crew.late.value != self._late:
@@ -287,10 +288,13 @@ class NativeThreads:
             self._alone_until = 0.0  # they came in time
         return now < self._alone_until
 
-    def were_late(self) -> bool:
-        """Whether workers were late of late: each launch asks whether they are."""
+    def sure_for(self) -> float:
+        """For how many seconds `are_late` says the same, unless a worker is late meanwhile."""
         crew = self._team
-        return crew is not None and (crew.late.value != self._late or self._alone_until != 0.0)
+        if crew is None or (crew.late.value == self._late and not self._alone_until):
+            return math.inf
+        left = self._alone_until - time.perf_counter()
+        return left if left > 0.0 else left + 2 * self._alone
 
     def sleep_early(self) -> None:
         """Let waiting workers sleep at once, to free their cores for other libraries."""

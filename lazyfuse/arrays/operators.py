@@ -429,11 +429,13 @@ def _fits(self: ndarray, other: Any, loop: promotion.Loop, shape: tuple[int, ...
 
 def unary(spec: Spec, self: ndarray) -> Any:
     """`op self` where the eager path does not apply."""
+    if _is_number(spec.op, self):
+        return spec.function(real_operand(self))
     if SELECTIONS and (found := HOOKS.selection_unary(spec.op, self)) is not None:
         return found
     if (value := concrete_value(self)) is not None and type(self) is ndarray:
         return wrap(spec.function(value))
-    if value is not None or operation(spec.op, self) or _is_number(spec.op, self):
+    if value is not None or operation(spec.op, self):
         return wrap(spec.function(real_operand(self)))
     return read_in_stretch(record_unary, spec.op, self)
 

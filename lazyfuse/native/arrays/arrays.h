@@ -16,8 +16,8 @@ int lock_part(npy_intp size);
 int unlock_part(int lock, int result);
 /* An element or a small part of values that exist (new); NULL without an exception: neither. */
 PyObject *part_get(Core *self, PyObject *key);
-/* The same of large parts, whether the values are there or not: a part of the block. */
-PyObject *large_part(Core *self, PyObject *key);
+/* The same of large parts, and of small ones of values that are pending: a part of the block. */
+PyObject *block_part(Core *self, PyObject *key);
 
 /* The same is written at once: 1, 0 where Python does it, -1 with an exception. */
 int part_set(Core *self, PyObject *key, PyObject *value);

@@ -97,7 +97,7 @@ static PyObject *get_item(PyObject *x, PyObject *key)
     else if (EAGER(self) == Py_None) {
         PyObject *part = part_get(self, key);
         if (part == NULL && !PyErr_Occurred()) {
-            part = large_part(self, key);
+            part = block_part(self, key);
         }
         if (part == NULL && !PyErr_Occurred()) {
             part = part_pick(self, key);

@@ -85,7 +85,36 @@ static void forget_visits(PyObject *storage)
     Py_XSETREF(STORAGE(storage, visits), none);
 }
 
-PyObject *large_part(Core *self, PyObject *key)
+enum { VISIT_LIMIT = 16, COUNTS = 1 << 8 }; /* as in eager_policy.py */
+static const uint64_t PLACES = (uint64_t)1 << 48;
+
+/* As eager_policy.is_often_visited, of a small part; also where it is not the user's code that
+   reads it. */
+static int is_often_visited(PyObject *storage, PyObject *node)
+{
+    PyFrameObject *frame = PyEval_GetFrame();
+    if (frame == NULL || is_inside(frame)) {
+        return 1;
+    }
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    uint64_t place = 31 * (uint64_t)((uintptr_t)code >> 4) + 17 * (uint64_t)((uintptr_t)node >> 4) +
+                     (uint64_t)PyFrame_GetLasti(frame);
+    place = place % PLACES * COUNTS;
+    Py_DECREF(code);
+    uint64_t visits = (uint64_t)PyLong_AsLongLong(STORAGE(storage, visits));
+    if (place != 0 && visits != 0 && visits - visits % COUNTS == place) {
+        return 1;
+    }
+    visits = visits != 0 ? visits + 1 : place + 1;
+    PyObject *number = PyLong_FromLongLong((long long)visits);
+    if (number == NULL) {
+        return 1;
+    }
+    Py_XSETREF(STORAGE(storage, visits), number);
+    return visits % COUNTS > VISIT_LIMIT;
+}
+
+PyObject *block_part(Core *self, PyObject *key)
 {
     PyObject *node = EAGER(self) != Py_None || self->node == NULL ? NULL
         : self->node != Py_None ? self->node : any_node(self);
@@ -93,8 +122,11 @@ PyObject *large_part(Core *self, PyObject *key)
     if (node == NULL || !IS_ARRAY(self) || !IS_NODE(node) || NODE(node, resident) != Py_None ||
         hooks.meta == NULL || stretch_thread != 0 || !may_record() ||
         !place_in_block(self, node, &whole) ||
-        select_part(whole.nd, whole.dims, whole.strides, key, &g) != SOME ||
-        size_of(&g) < eager_below()) {
+        select_part(whole.nd, whole.dims, whole.strides, key, &g) != SOME) {
+        return NULL;
+    }
+    int small = size_of(&g) < eager_below();
+    if (small && !is_pending(node)) {
         return NULL;
     }
     if (storage_for(self) <= 0) { /* the block gets its storage now */
@@ -107,6 +139,9 @@ PyObject *large_part(Core *self, PyObject *key)
     }
     if (!is_pending(node)) {
         forget_visits(self->storage);
+    }
+    if (small && (!is_pending(node) || is_often_visited(self->storage, node))) {
+        return NULL; /* Python evaluates the block */
     }
     PyObject *view = make_view_on(hooks.meta, all, g.nd, g.dims, g.strides,
                                   PyArray_BYTES(all) + g.offset);

@@ -197,7 +197,8 @@ static long start_with(Turn *turn, Event *event, const Crew *crew)
     return DONE;
 }
 
-enum { CREW = 2, CHANGES = 5, CREW_FIELDS = 6, LATE_WORD = 64 }; /* base.py, native_threads.py */
+/* As in base.py and native_threads.py. */
+enum { CREW = 2, CHANGES = 5, SURE = 6, CREW_FIELDS = 7, LATE_WORD = 64 };
 
 /* How often workers of a team were late. */
 static int64_t late_of(PyObject *crew)
@@ -207,7 +208,7 @@ static int64_t late_of(PyObject *crew)
 }
 
 /* Who shares the chunks of a launch (new): as Python has said, while the number of threads is what
-   it was then, and no worker has been late since. */
+   it was then, no worker has been late since, and a time has not come. */
 static PyObject *crew_of(Event *event)
 {
     static const int64_t *changes;
@@ -215,7 +216,8 @@ static PyObject *crew_of(Event *event)
     if (PyTuple_CheckExact(event->second)) {
         return Py_NewRef(event->second);
     }
-    if (event->crew != NULL && event->changes == now && event->late == late_of(event->crew)) {
+    if (event->crew != NULL && event->changes == now && event->late == late_of(event->crew) &&
+        (isinf(event->until) || seconds_now() < event->until)) {
         return Py_NewRef(event->crew);
     }
     PyObject *found = PyObject_CallNoArgs(event->second);
@@ -224,6 +226,7 @@ static PyObject *crew_of(Event *event)
     if (lasting != NULL && lasting == changes) {
         event->changes = now;
         event->late = late_of(found);
+        event->until = seconds_now() + PyFloat_AsDouble(PyTuple_GET_ITEM(found, SURE));
         Py_XSETREF(event->crew, Py_NewRef(found));
     }
     changes = lasting != NULL ? lasting : changes;

@@ -49,6 +49,7 @@ typedef struct {
     int ends_in_python;
     PyObject *crew; /* who shares the chunks, as Python has said; NULL: it is asked */
     int64_t changes, late; /* what they were then: see crew_of */
+    double until; /* a moment of seconds_now() */
 } Event;
 
 typedef struct {
@@ -102,7 +103,7 @@ int is_set_up(void);
 /* Whether a name of a module is zero or false. */
 int is_none(PyObject *names, PyObject *name);
 /* Counts an evaluation that a replay has done under a rule, one done by the rule `what`, or a
-   decision (`what` is None); Python adds them up when someone asks (counters.py). -1: an error. */
+   decision (`what` is None); counters.totals adds them up. -1: an error. */
 int count_done(PyObject *what, PyObject *rule, long times);
 /* Notes that an evaluation begins, or that it has ended: an exception that is set stays. -1: an
    error, which hides that one. */

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import math
 import shlex
 import struct
 import subprocess
@@ -401,7 +402,7 @@ def test_several_rows_go_through_the_loop(native: Any) -> None:
     template = np.array([[5, 0], [6, 1000]], dtype=np.int64)
     rows = native.rows(template.tobytes(), (1,), 2, "f", 4242, entered)
     for _ in range(2):  # the words begin with zeros again
-        threads = lambda: (_address(entered), 0, 0, 0, None, 0)
+        threads = lambda: (_address(entered), 0, 0, 0, None, 0, 0.0)
         assert launched(native, rows, [70], [1.0], threads) == 9
     assert seen == [(4242, [0] * 8, [5, 70, 6, 1070], (2, 16, 0))] * 2
 
@@ -411,11 +412,12 @@ def test_python_says_who_helps_until_threads_change_or_are_late(native: Any) -> 
     words = np.zeros(80, dtype=np.int64)  # of a team
     crew = words.ctypes.data
     entered = LOOP(lambda *args: 1)
-    lasts = [ctypes.addressof(thread_pool.changes)]
+    address = ctypes.addressof(thread_pool.changes)
+    sure = [math.inf]
 
     def threads() -> Any:
         asked.append(1)
-        return _address(entered), 0, crew, 0, None, lasts[0]
+        return _address(entered), 0, crew, 0, None, address, sure[0]
 
     rows = native.rows(np.array([[5, 0], [6, 0]]).tobytes(), (1,), 2, "", 4242, entered)
     program = one_launch(native, rows, 1, 0, threads)
@@ -432,7 +434,11 @@ def test_python_says_who_helps_until_threads_change_or_are_late(native: Any) -> 
     assert times() == 1
     words[native_threads._LATE] += 1
     assert times() == 1
-    lasts[0] = 0
+    sure[0] = 1e3
+    thread_pool.change()
+    assert times() == 1
+    assert times() == 0
+    sure[0] = 0.0
     thread_pool.change()
     assert times() == 5
 
