@@ -141,8 +141,15 @@ int evaluate_locked(PyObject *node, PyObject *rule)
         return -1;
     }
     PyList_SET_ITEM(nodes, 0, Py_NewRef(node));
-    int done = handlers_wait();
-    if (done == 0) {
+    PyObject *const given[] = {nodes, rule};
+    int done = -1;
+    if (!is_alone()) { /* another thread was here before the lock was this one's */
+        PyObject *found = PyErr_Occurred() ? NULL
+            : PyObject_Vectorcall(hooks.evaluate_in_full, given, 2, NULL);
+        done = found == NULL ? -1 : 0;
+        Py_XDECREF(found);
+    }
+    else if (handlers_wait() == 0) {
         done = evaluate_here(nodes, rule);
         done = handlers_run() < 0 ? -1 : done;
     }

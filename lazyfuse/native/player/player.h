@@ -39,7 +39,7 @@ int plain_run(PyObject *roots);
    traced, no array lies in chunks. 0 with an exception: an interrupt. */
 int is_alone(void);
 
-/* As `evaluate` of one node, where is_alone() and this thread has the lock of writes; -1: an error. */
+/* As `evaluate` of one node, where this thread has the lock of writes; -1: an error. */
 int evaluate_locked(PyObject *node, PyObject *rule);
 
 /* What is known of an operation at an instruction of the user's. */
