@@ -315,6 +315,7 @@ static int is_lost(void)
 {
     PyObject *found = PyObject_GetAttr(hooks.lost, name_found);
     Py_XDECREF(found);
+    PyErr_Clear();
     return found != Py_None;
 }
 

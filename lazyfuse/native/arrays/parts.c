@@ -132,25 +132,29 @@ PyObject *block_part(Core *self, PyObject *key)
     if (storage_for(self) <= 0) { /* the block gets its storage now */
         return NULL;
     }
-    PyArrayObject *all = part_geometry(self); /* a finaliser may have run */
-    node = all == NULL ? NULL : any_node(self);
-    if (node == NULL || PyArray_NDIM(all) != whole.nd) {
-        return NULL;
+    PyObject *storage = Py_NewRef(self->storage);
+    node = any_node(self); /* from here on, what allocates may run a finaliser */
+    int waits = node != NULL && is_pending(node);
+    if (node != NULL && !waits) {
+        forget_visits(storage);
     }
-    if (!is_pending(node)) {
-        forget_visits(self->storage);
+    Core *part = NULL; /* else Python evaluates the block */
+    if (node != NULL && (!small || (waits && !is_often_visited(storage, node)))) {
+        part = new_part(self, Py_None);
     }
-    if (small && (!is_pending(node) || is_often_visited(self->storage, node))) {
-        return NULL; /* Python evaluates the block */
-    }
-    PyObject *view = make_view_on(hooks.meta, all, g.nd, g.dims, g.strides,
+    PyArrayObject *all = part == NULL ? NULL : part_geometry(self);
+    int same = all != NULL && self->storage == storage && part->storage == storage &&
+        PyArray_NDIM(all) == whole.nd &&
+        memcmp(PyArray_DIMS(all), whole.dims, whole.nd * sizeof(npy_intp)) == 0 &&
+        memcmp(PyArray_STRIDES(all), whole.strides, whole.nd * sizeof(npy_intp)) == 0;
+    if (same) {
+        part->view = make_view_on(hooks.meta, all, g.nd, g.dims, g.strides,
                                   PyArray_BYTES(all) + g.offset);
-    Core *part = view == NULL ? NULL : new_part(self, Py_None);
-    if (part == NULL) {
-        Py_XDECREF(view);
-        return NULL;
     }
-    part->view = view;
+    if (part != NULL && part->view == NULL) {
+        Py_CLEAR(part);
+    }
+    Py_DECREF(storage);
     return (PyObject *)part;
 }
 
