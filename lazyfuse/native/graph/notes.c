@@ -5,15 +5,15 @@
 #include <string.h>
 
 enum {
-    DUE, DUE_FOR, ELEMENTS, ELEMENTS_DUE, FILTERS, FILTERS_FIRST, FILTERS_SIZE, LAST, LEFT, LINES,
-    LOOPING, NODES, NODES_DUE, NODES_PLANNED, OVERDUE, PLAIN, REDUCING, ROOM, ROUNDS, ROUNDS_LEFT,
-    STEADY, WAITING, FIELDS
+    DUE, DUE_FOR, ELEMENTS, ELEMENTS_DUE, FILTERS, FILTERS_FIRST, FILTERS_SIZE, LAST, LINES,
+    LOOPING, NODES, NODES_DUE, NODES_PLANNED, OVERDUE, PLAIN, REDUCING, ROOM, ROUNDS, STEADY,
+    WAITING, FIELDS
 };
 
 static const char *const field_names[FIELDS] = {
     "due", "due_for", "elements", "elements_due", "filters", "filters_first", "filters_size",
-    "last", "left", "lines", "looping", "nodes", "nodes_due", "nodes_planned", "overdue", "plain",
-    "reducing", "room", "rounds", "rounds_left", "steady", "waiting",
+    "last", "lines", "looping", "nodes", "nodes_due", "nodes_planned", "overdue", "plain",
+    "reducing", "room", "rounds", "steady", "waiting",
 };
 
 /* A callable that notes nodes; it calls `flush.Pending.note` where Python decides. */
@@ -312,12 +312,10 @@ static PyObject *turns_of(PyObject *left)
 static int keep_rounds(Notes *self, PyObject *pending, PyObject *left)
 {
     PyObject *turns = turns_of(left), *steady = FIELD(STEADY), *line, *count;
-    PyObject *before = turns == NULL ? NULL : PyDict_Copy(turns);
-    PyObject *kept = before == NULL ? NULL : PyList_GetSlice(left, 0, PyList_GET_SIZE(left));
-    PyObject *most = kept == NULL ? NULL : PyLong_FromLong(self->most);
+    PyObject *most = turns == NULL ? NULL : PyLong_FromLong(self->most);
     int failed = most == NULL ||
                  (PySet_GET_SIZE(steady) > STEADY_LINES && PySet_Clear(steady) < 0);
-    for (Py_ssize_t at = 0; !failed && PyDict_Next(before, &at, &line, &count);) {
+    for (Py_ssize_t at = 0; !failed && PyDict_Next(turns, &at, &line, &count);) {
         failed = PyLong_AsLong(count) > self->most && PySet_Add(steady, line) < 0;
     }
     PyObject *lines = failed ? NULL : PyObject_GetIter(steady);
@@ -329,12 +327,8 @@ static int keep_rounds(Notes *self, PyObject *pending, PyObject *left)
     Py_XDECREF(most);
     if (failed || PyErr_Occurred()) {
         Py_XDECREF(turns);
-        Py_XDECREF(before);
-        Py_XDECREF(kept);
         return -1;
     }
-    Py_SETREF(FIELD(LEFT), kept);
-    Py_SETREF(FIELD(ROUNDS_LEFT), before);
     Py_SETREF(FIELD(ROUNDS), turns);
     return 0;
 }

@@ -67,7 +67,6 @@ class Pending:
         "filters_first",
         "filters_size",
         "last",
-        "left",
         "lines",
         "looping",
         "nodes",
@@ -80,7 +79,6 @@ class Pending:
         "room",
         "roomy_line",
         "rounds",
-        "rounds_left",
         "run",
         "steady",
         "waiting",
@@ -103,8 +101,6 @@ class Pending:
         self.noted = warning_filters.usual  # the filters that were noted last
         self.lines: set[int] = set()  # lines that recorded since the last evaluation
         self.rounds: dict[int, int] = {}  # how often each line recorded since the last sink
-        self.left: list[ref[Node]] = []  # what the last sink left pending, as others had
-        self.rounds_left: dict[int, int] = {}  # `rounds` for it
         self.steady: set[int] = set()  # lines of loops with a sink in every iteration
         self.overdue = False  # whether a steady line has recorded work that was not evaluated
         self.plain = True  # whether all pending work is elementwise
@@ -300,8 +296,6 @@ class Pending:
         if not self.looping:
             if not left and not self.steady:
                 self.rounds.clear()
-            elif left == self.left and not self.steady:
-                self.rounds = self.rounds_left.copy()
             else:
                 self.keep_rounds(left)
 
@@ -314,7 +308,6 @@ class Pending:
             if where is not None:
                 line = line_of(where)
                 turns[line] = turns.get(line, 0) + 1
-        self.left, self.rounds_left = list(left), turns.copy()
         if len(self.steady) > STEADY_LINES:
             self.steady.clear()
         self.steady.update([line for line, count in turns.items() if count > ROUNDS])
