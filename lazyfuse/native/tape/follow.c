@@ -2,6 +2,8 @@
 
 #include "tape.h"
 
+#include <string.h>
+
 /* The nodes that a call makes, in tuples that Python has made (steps.py). */
 typedef struct {
     PyObject *numbers; /* nodes with values, or pairs: a number of the call, its dtype */
@@ -253,22 +255,21 @@ static int note_writes(const Template *from, PyObject *const *values)
     return done == NULL ? -1 : 1;
 }
 
-/* Takes a template of Python's apart (its references are borrowed); -1 with an exception. */
-static int template_read(PyObject *made, Template *to)
-{
-    return PyArg_ParseTuple(made, "O!O!O!O!:template", &PyTuple_Type, &to->numbers, &PyTuple_Type,
-                            &to->nodes, &PyTuple_Type, &to->writes, &PyTuple_Type, &to->result)
-        ? 0 : -1;
-}
-
 PyObject *template_follow(PyObject *made, Call *call, PyObject *const *args)
 {
-    Template from;
     PyObject *const *operands = call->operands;
-    PyObject *values[MOST_VALUES] = {NULL}, *result = NULL;
-    if (template_read(made, &from) < 0) {
+    PyObject *values[MOST_VALUES], *result = NULL;
+    if (!PyTuple_CheckExact(made) || PyTuple_GET_SIZE(made) != 4) {
+        PyErr_SetString(PyExc_TypeError, "follow: expected a template");
         return NULL;
     }
+    Template from = { /* as steps._template has made it */
+        .numbers = PyTuple_GET_ITEM(made, 0), .nodes = PyTuple_GET_ITEM(made, 1),
+        .writes = PyTuple_GET_ITEM(made, 2), .result = PyTuple_GET_ITEM(made, 3),
+    };
+    Py_ssize_t count = call->operands_count + PyTuple_GET_SIZE(from.numbers) +
+                       PyTuple_GET_SIZE(from.nodes); /* of values: MOST_VALUES at most */
+    memset(values, 0, (size_t)count * sizeof(PyObject *));
     int lock = PyTuple_GET_SIZE(from.writes) > 0 ? lock_writes() : 0;
     if (lock < 0 || (lock == 0 && PyTuple_GET_SIZE(from.writes) > 0)) {
         return NULL;
@@ -281,14 +282,14 @@ PyObject *template_follow(PyObject *made, Call *call, PyObject *const *args)
     if (done > 0) { /* a number is evaluated now: what only it reads must have no other holder */
         char needed[MOST_VALUES] = {0};
         mark_needed(from.result, needed);
-        for (int at = 0; at < MOST_VALUES; at++) {
+        for (Py_ssize_t at = 0; at < count; at++) {
             if (!needed[at]) {
                 Py_CLEAR(values[at]);
             }
         }
         result = result_again(from.result, operands, values);
     }
-    for (int at = 0; at < MOST_VALUES; at++) {
+    for (Py_ssize_t at = 0; at < count; at++) {
         Py_XDECREF(values[at]);
     }
     return result;
