@@ -91,8 +91,6 @@ void table_begin(Table *table);
 /* The entry of a node, made if missing; valid until the next entry is made. */
 Entry *entry_of(Table *table, PyObject *key);
 int push(Stack *stack, PyObject *node);
-/* The pending nodes behind weak references, in their order, except `newest`; a new list. */
-PyObject *alive_of(PyObject *references, PyObject *newest);
 void table_end(Table *table);
 /* Where the entry of a node is, or would be. */
 size_t entry_place(const Table *table, const PyObject *key);

@@ -274,7 +274,7 @@ PyObject *walk_roots(PyObject *Py_UNUSED(module), PyObject *given)
 /* ------------------------------------------------------------------------------------- frontier */
 
 /* The pending nodes behind weak references, in their order, except `newest`; a new list. */
-PyObject *alive_of(PyObject *references, PyObject *newest)
+static PyObject *alive_of(PyObject *references, PyObject *newest)
 {
     PyObject *alive = PyList_New(0);
     if (alive == NULL || !PyList_Check(references)) {
