@@ -32,14 +32,15 @@ arrays/ndarray.py arrays/nodes.py arrays/operators.py arrays/recording.py
 arrays/scalars.py arrays/storage.py functions/products.py functions/ufunc.py
 loops/entering.py loops/kinds.py loops/take_over.py namespace/steps.py
 runtime/capture/evaluations.py
-runtime/capture/native_replay.py runtime/events/spans.py
+runtime/capture/native_replay.py runtime/events/counters.py runtime/events/spans.py
 runtime/layout/meta_arrays.py runtime/numerics/errstate.py
 runtime/scheduling/co_evaluation.py
 runtime/scheduling/eager_rules.py runtime/scheduling/elision.py
 runtime/scheduling/escapes.py runtime/scheduling/flush.py
 runtime/scheduling/evaluate.py runtime/scheduling/fresh.py
 codegen/graph/linearize.py codegen/graph/moves.py
-devices/cpu/bound_launch.py devices/cpu/launch.py devices/critical.py devices/pools/buffers.py
+devices/cpu/bound_launch.py devices/cpu/launch.py devices/cpu/native_threads.py
+devices/critical.py devices/pools/buffers.py
 """.split()
 """Modules that say in Python what these do: machine code is used beside no others."""
 
