@@ -144,9 +144,11 @@ PyObject *block_part(Core *self, PyObject *key)
     }
     PyArrayObject *all = part == NULL ? NULL : part_geometry(self);
     int same = all != NULL && self->storage == storage && part->storage == storage &&
-        PyArray_NDIM(all) == whole.nd &&
-        memcmp(PyArray_DIMS(all), whole.dims, whole.nd * sizeof(npy_intp)) == 0 &&
-        memcmp(PyArray_STRIDES(all), whole.strides, whole.nd * sizeof(npy_intp)) == 0;
+        PyArray_NDIM(all) == whole.nd;
+    for (int axis = 0; same && axis < whole.nd; axis++) {
+        same = PyArray_DIM(all, axis) == whole.dims[axis] &&
+               PyArray_STRIDE(all, axis) == whole.strides[axis];
+    }
     if (same) {
         part->view = make_view_on(hooks.meta, all, g.nd, g.dims, g.strides,
                                   PyArray_BYTES(all) + g.offset);
