@@ -374,7 +374,7 @@ def _shown_by(value: Value, below: Value, operands: list[Value]) -> str:
     """By what a map or a view can show the operands of what it shows; empty: by nothing."""
     if value.op is ops.INDEX:
         return INDICES
-    are_stored = all(operand.op is not ops.INDEX for operand in operands)
+    are_stored = all(operand.op not in ops.PLACES for operand in operands)
     if value.axes is not None and are_stored:
         return AXES
     lies = below.shape, below.perm
