@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import operator
+import sys
 
 import numpy as np
 import pytest
 
 import lazyfuse as lf
+from lazyfuse.arrays.base import COMPILED
 
 OPERATORS = [
     operator.add,
@@ -115,3 +117,41 @@ def test_powers_of_many_bytes_have_the_dtype_of_few(dtype, exponent):
     found = power(lf)
     assert found.dtype == wanted.dtype
     assert np.array_equal(np.asarray(found), wanted)
+
+
+BYTES = ["u + u", "u + 3", "~u", "u < 9", "np.maximum(u, 5)", "np.invert(u)", "u * 0.5", "v * u"]
+
+
+@pytest.mark.skipif(not COMPILED, reason="the record path is pure Python")
+@pytest.mark.parametrize("statement", BYTES)
+def test_no_python_runs_for_many_bytes(statement):
+    rng = np.random.default_rng(5)
+    names = {"u": lf.array(rng.integers(0, 9, 100_000).astype("u1")), "np": lf}
+    names["v"] = lf.array(rng.random(100_000))
+    code = compile(statement, "<bytes>", "eval")
+    calls = []
+    for _ in range(20):
+        seen = 0
+
+        def note(frame, event, arg):
+            nonlocal seen
+            seen += event == "call"
+
+        sys.setprofile(note)
+        result = eval(code, names)
+        sys.setprofile(None)
+        calls.append(seen)
+        del result
+    assert min(calls) <= 1  # the statement itself
+
+
+def test_a_snapshot_of_bytes_does_not_see_later_writes():
+    u = np.arange(100_000).astype("u1")
+    x, v = lf.array(u), lf.array(np.ones(100_000))
+    for turn in range(6):
+        product = v * x
+        x[turn] = 77
+        x += 1
+        assert np.array_equal(np.asarray(product), u * np.ones(100_000))
+        u[turn] = 77
+        u += 1

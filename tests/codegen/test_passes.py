@@ -91,3 +91,28 @@ def test_a_view_written_back_is_read_without_the_update() -> None:
     plan = make_plan(linearize([view]).graph())
     assert plan.kernels, "the view is computed"
     assert all(each.op is not ops.VIEW for each in plan.graph.values)
+
+
+def test_what_views_show_of_views_is_read_where_it_lies() -> None:
+    """Each view of a sum moves to the operands, of which one is a view already."""
+    maker = Maker(0)
+    first, second = maker.leaf((6,), "f8"), maker.leaf((6,), "f8")
+    layout = Layout(5, (6,), (-1,))
+    value = first
+    for _ in range(4):
+        total = maker.map("add", value, second)
+        assert total is not None
+        value = Node(ops.VIEW, (total,), layout, (6,), total.dtype, None, None)
+    wanted = maker.map("negative", value)
+    assert wanted is not None
+    del total, value  # what the program holds is stored
+
+    recording = linearize([wanted])
+    plan = make_plan(recording.graph())
+    assert len(plan.kernels) == 1
+    values = plan.graph.values
+    views = [each for each in values if each.op is ops.VIEW]
+    assert views
+    assert all(values[each.src[0]].op is ops.LEAF for each in views)
+    assert all(each.op is not ops.TABLE["copy"] for each in values)
+    assert same(meaning(plan.graph, recording.nodes), meaning(recording.graph(), recording.nodes))

@@ -254,15 +254,9 @@ static PyObject *finished(PyObject *value, int pooled)
     if (value == NULL || !IS_REAL(value)) {
         return value;
     }
-    npy_intp size = PyArray_SIZE((PyArrayObject *)value), limit = eager_below();
-    if (size < limit || size == 0) {
-        return placed_as_is(value);
-    }
-    if (PyArray_ITEMSIZE((PyArrayObject *)value) == 1 && size / 8 <= limit && size <= 8 * limit &&
-        limit > 1) {
-        return direct_over(value, Py_None, 1); /* eager_rules.small_array */
-    }
-    return pooled ? array_over(value) : wrapped(value);
+    PyArrayObject *found = (PyArrayObject *)value;
+    int is_small = PyArray_SIZE(found) == 0 || is_small_array(found);
+    return is_small ? placed_as_is(value) : pooled ? array_over(value) : wrapped(value);
 }
 
 /* --------------------------------------------------------------------------------- entry points */

@@ -105,7 +105,7 @@ static PyObject *exports_of(PyObject *array)
 
 /* A leaf over a copy of the values of a node, if something else refers to it than its array and the
    caller (new); NULL without an exception: nothing does, or the values are not so plain. */
-static PyObject *copied_leaf(PyObject *node)
+static PyObject *leaf_of_its_own(PyObject *node)
 {
     PyArrayObject *value = IS_NODE(node) ? (PyArrayObject *)NODE(node, value) : NULL;
     if (value == NULL || !is_held_beyond(node, 2) || NODE(node, resident) != Py_None ||
@@ -113,19 +113,7 @@ static PyObject *copied_leaf(PyObject *node)
         !PyArray_ISCARRAY_RO(value)) {
         return NULL;
     }
-    Py_INCREF(value);
-    PyObject *room = large_room(PyArray_NDIM(value), PyArray_DIMS(value), plain_type(value));
-    PyObject *own = room == NULL ? NULL : leaf_of((PyArrayObject *)room);
-    if (own != NULL) {
-        char *to = PyArray_BYTES((PyArrayObject *)room), *from = PyArray_BYTES(value);
-        size_t bytes = (size_t)PyArray_NBYTES(value);
-        Py_BEGIN_ALLOW_THREADS
-        memcpy(to, from, bytes);
-        Py_END_ALLOW_THREADS
-    }
-    Py_DECREF(value);
-    Py_XDECREF(room);
-    return own;
+    return copied_leaf(value);
 }
 
 /* As `Storage.detach`, where nothing has looked at the block yet: it gets a copy of values that it
@@ -133,7 +121,7 @@ static PyObject *copied_leaf(PyObject *node)
 static int take_copy(PyObject *storage)
 {
     int fresh = STORAGE(storage, value) == Py_None && STORAGE(storage, exports) == Py_None;
-    PyObject *node = Py_NewRef(STORAGE(storage, node)), *own = fresh ? copied_leaf(node) : NULL;
+    PyObject *node = Py_NewRef(STORAGE(storage, node)), *own = fresh ? leaf_of_its_own(node) : NULL;
     if (own != NULL && STORAGE(storage, node) == node) {
         Py_SETREF(STORAGE(storage, node), Py_NewRef(own));
     }
@@ -147,7 +135,7 @@ int own_values(Core *x)
     if (x->node == NULL || x->node == Py_None) {
         return 0;
     }
-    PyObject *before = Py_NewRef(x->node), *own = copied_leaf(before);
+    PyObject *before = Py_NewRef(x->node), *own = leaf_of_its_own(before);
     if (own != NULL && x->node == before) { /* other threads ran during the copy */
         Py_SETREF(x->node, Py_NewRef(own));
     }

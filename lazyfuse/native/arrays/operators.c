@@ -98,26 +98,22 @@ static PyObject *binary(int which, Core *self, PyObject *other, int swapped)
         thin |= MAY_GROW(other);
     }
     else if (IS_REAL(other) && plain_type((PyArrayObject *)other) >= 0 &&
-             PyArray_SIZE((PyArrayObject *)other) < eager_below()) {
+             is_small_array((PyArrayObject *)other)) {
         thin |= may_grow((PyArrayObject *)other);
     }
     else if (!is_number(other)) {
         return slow_binary(o, self, other, swapped);
     }
-    Py_ssize_t limit = PY_SSIZE_T_MAX;
-    if (thin) {
-        limit = eager_below();
-        if (PyArray_SIZE((PyArrayObject *)small) >= limit ||
-            (ours && PyArray_SIZE((PyArrayObject *)right) >= limit)) {
-            return slow_binary(o, self, other, swapped);
-        }
+    Py_ssize_t limit = thin ? limit_of(small, right) : PY_SSIZE_T_MAX;
+    if (limit == 0) {
+        return slow_binary(o, self, other, swapped);
     }
     Py_INCREF(small); /* while Python's lock is released, another thread may exchange them */
     Py_INCREF(right);
     PyObject *first = swapped ? right : small, *second = swapped ? small : right;
     PyObject *result = loops_binary(o->loops, first, second, limit);
     if (result != NULL) {
-        result = thin ? placed_as_is(result) : placed(result);
+        result = thin ? wrapped(result) : placed(result);
     }
     else if (!PyErr_Occurred() && ours && thin && EAGER(self) == Py_None) {
         result = at_once(o, self, other, swapped);
@@ -188,12 +184,12 @@ static PyObject *unary(int which, PyObject *x)
         int thin = MAY_GROW(self);
         PyObject *result = NULL;
         Py_INCREF(small);
-        if (!thin || PyArray_SIZE((PyArrayObject *)small) < eager_below()) {
+        if (!thin || is_small_array((PyArrayObject *)small)) {
             result = loops_unary(o->loops, small);
             if (result == NULL && !thin && !PyErr_Occurred()) {
                 result = ONE[which - NEGATIVE](small);
             }
-            result = thin ? placed_as_is(result) : placed(result);
+            result = thin ? wrapped(result) : placed(result);
         }
         Py_DECREF(small);
         if (result != NULL || PyErr_Occurred()) {

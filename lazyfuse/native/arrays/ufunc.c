@@ -50,8 +50,8 @@ static PyObject *general(PyObject *self, PyObject *const *args, Py_ssize_t count
 /* Wraps several results of a ufunc, or one that is not an array. Steals. */
 static PyObject *parts(PyObject *result)
 {
-    return result == NULL || !PyTuple_CheckExact(result) ? placed_as_is(result)
-                                                         : wrap_each(result, placed_as_is);
+    return result == NULL || !PyTuple_CheckExact(result) ? wrapped(result)
+                                                         : wrap_each(result, wrapped);
 }
 
 /* The values of an array that is small (borrowed); NULL: it is not. */
@@ -60,6 +60,16 @@ static PyObject *small_values(PyObject *x)
     PyObject *found = values_of(x);
     return found != NULL && (!MAY_GROW(x) || PyArray_SIZE((PyArrayObject *)found) < eager_below())
         ? found : NULL;
+}
+
+/* The same for the operation itself, which NumPy does at once on single bytes as well: except an
+   inexact one, as eager_policy.has_bits_of_its_own says. */
+static PyObject *values_for(const Loops *loops, PyObject *x)
+{
+    PyObject *found = small_values(x), *bytes = found == NULL ? values_of(x) : NULL;
+    int type = bytes == NULL ? -1 : plain_type((PyArrayObject *)bytes);
+    int is_exact = type >= 0 && loops != NULL && loops->exact[type];
+    return is_exact && is_small_array((PyArrayObject *)bytes) ? bytes : found;
 }
 
 /* The op definition of a ufunc that runs as NumPy does (borrowed); NULL: several, or none. */
@@ -80,7 +90,11 @@ static PyObject *at_once(UfuncCore *self, PyObject *const *args, int count)
 static PyObject *of_one(UfuncCore *self, PyObject *x)
 {
     if (IS_ARRAY(x) || (PyObject *)Py_TYPE(x) == hooks.scalar) {
-        PyObject *small = small_values(x), *result = NULL;
+        Loops *loops = loops_of(self); /* first: Python may make them */
+        if (loops == NULL && PyErr_Occurred()) {
+            return NULL;
+        }
+        PyObject *small = values_for(loops, x), *result = NULL;
         if (small == NULL && EAGER(x) == Py_None) {
             return at_once(self, &x, 1);
         }
@@ -88,7 +102,6 @@ static PyObject *of_one(UfuncCore *self, PyObject *x)
             return NULL;
         }
         Py_INCREF(small);
-        Loops *loops = loops_of(self);
         if (loops != NULL && (self->compute == self->call ||
                               !PyTypeNum_ISCOMPLEX(PyArray_TYPE((PyArrayObject *)small)))) {
             result = loops_unary(loops, small);
@@ -112,7 +125,7 @@ static PyObject *of_two(UfuncCore *self, PyObject *left, PyObject *right)
     }
     for (int k = 0; k < 2; k++) {
         if (IS_ARRAY(args[k]) || (PyObject *)Py_TYPE(args[k]) == hooks.scalar) {
-            given[k] = small_values(args[k]);
+            given[k] = values_for(loops, args[k]);
             if (given[k] == NULL) {
                 return at_once(self, args, 2);
             }
@@ -123,11 +136,14 @@ static PyObject *of_two(UfuncCore *self, PyObject *left, PyObject *right)
             return NULL;
         }
     }
+    Py_ssize_t limit = thin ? limit_of(given[0], given[1]) : PY_SSIZE_T_MAX;
     PyObject *result = NULL;
+    if (limit == 0) {
+        return NULL;
+    }
     Py_INCREF(given[0]);
     Py_INCREF(given[1]);
     if (loops != NULL && (arrays == 2 || (arrays == 1 && self->beside == Py_True))) {
-        Py_ssize_t limit = thin ? eager_below() : PY_SSIZE_T_MAX;
         result = loops_binary(loops, given[0], given[1], limit);
     }
     if (result == NULL && !thin && !PyErr_Occurred()) {

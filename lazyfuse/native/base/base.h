@@ -122,14 +122,15 @@ static inline PyObject *base_of(Core *self)
 PyObject *placed(PyObject *value);
 /* The same, after a check whether it may grow. */
 PyObject *placed_as_is(PyObject *value);
-/* The same for an array of any size: `wrap` decides. */
-PyObject *wrapped(PyObject *value);
-/* The same of each of a tuple. */
-PyObject *wrap_each(PyObject *values, PyObject *(*wrap)(PyObject *));
 /* A new array over `value` (stolen) whose base is `base` (or None). */
 PyObject *direct_over(PyObject *value, PyObject *base, int thin);
 int may_grow(PyArrayObject *value);
 Py_ssize_t eager_below(void);
+/* As eager_rules.small_array. */
+int is_small_array(PyArrayObject *value);
+/* Operands that NumPy works on at once, arrays or numbers, one of which may grow: how many elements
+   a result stays below; 0: Python decides. As eager_policy.operation_on_values. */
+Py_ssize_t limit_of(PyObject *left, PyObject *right);
 /* Whether a NumPy array may broadcast to a large result. */
 #define MAY_GROW(x) (((Core *)(x))->may_grow != Py_False)
 #define WARN_ON_WRITE (1u << 31) /* set by `diagonal` and others: NumPy warns of writes */

@@ -93,41 +93,42 @@ int may_grow(PyArrayObject *value)
     return 0;
 }
 
+int is_small_array(PyArrayObject *value)
+{
+    Py_ssize_t size = PyArray_SIZE(value), limit = eager_below();
+    return size < limit ||
+           (PyArray_ITEMSIZE(value) == 1 && size / MIDDLING <= limit &&
+            size <= MIDDLING * limit && limit > 1);
+}
+
+Py_ssize_t limit_of(PyObject *left, PyObject *right)
+{
+    PyObject *const both[] = {left, right};
+    Py_ssize_t limit = eager_below();
+    int are_large = 0;
+    for (int k = 0; k < 2; k++) {
+        PyArrayObject *a = (PyArrayObject *)both[k];
+        if (IS_REAL(a) && PyArray_SIZE(a) >= limit) {
+            if (!is_small_array(a)) {
+                return 0;
+            }
+            are_large = 1;
+        }
+    }
+    if (!are_large) {
+        return limit;
+    }
+    int are_two = IS_REAL(left) && IS_REAL(right);
+    return are_two && !same_shape((PyArrayObject *)left, (PyArrayObject *)right) ? 0
+        : PY_SSIZE_T_MAX;
+}
+
 PyObject *placed_as_is(PyObject *value)
 {
     if (value == NULL || !IS_REAL(value)) {
         return value;
     }
     return direct_over(value, Py_None, may_grow((PyArrayObject *)value));
-}
-
-PyObject *wrapped(PyObject *value)
-{
-    if (value == NULL || !IS_REAL(value)) {
-        return value;
-    }
-    if (PyArray_SIZE((PyArrayObject *)value) < eager_below()) {
-        return placed_as_is(value);
-    }
-    PyObject *x = PyObject_CallOneArg(hooks.wrap, value);
-    Py_DECREF(value);
-    return x;
-}
-
-PyObject *wrap_each(PyObject *values, PyObject *(*wrap)(PyObject *))
-{
-    Py_ssize_t count = PyTuple_GET_SIZE(values);
-    PyObject *found = PyTuple_New(count);
-    for (Py_ssize_t at = 0; found != NULL && at < count; at++) {
-        PyObject *each = wrap(Py_NewRef(PyTuple_GET_ITEM(values, at)));
-        if (each == NULL) {
-            Py_CLEAR(found);
-            break;
-        }
-        PyTuple_SET_ITEM(found, at, each);
-    }
-    Py_DECREF(values);
-    return found;
 }
 
 /* An array that owns its values, those of a node; steals `node`. */

@@ -245,6 +245,15 @@ PyObject *take_room(int nd, npy_intp *dims, PyArray_Descr *descr);
 /* The same for a large result; an array over it, which steals it. */
 PyObject *large_room(int nd, npy_intp *dims, int type);
 PyObject *array_over(PyObject *value);
+/* As `wrap`: an array of ours around NumPy's result of any size, which the caller alone holds; other
+   objects stay as they are. Steals `value`; NULL stays NULL. */
+PyObject *wrapped(PyObject *value);
+/* The same of each of a tuple. */
+PyObject *wrap_each(PyObject *values, PyObject *(*wrap)(PyObject *));
+/* A leaf over a copy of values that C orders (new). */
+PyObject *copied_leaf(PyArrayObject *value);
+/* As nodes.snapshot (new): the present values of a small array as a node. */
+PyObject *snapshot_of(PyArrayObject *value);
 /* Counts that NumPy ran a function for the user's line. Never fails. */
 void count_run(PyObject *name);
 /* Whether an array that the caller alone holds has memory that nothing else has. */

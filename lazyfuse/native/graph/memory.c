@@ -3,6 +3,8 @@
 
 #include "graph.h"
 
+#include <string.h>
+
 /* ------------------------------------------------------------------------------------- operands */
 
 PyObject *any_node(Core *x)
@@ -264,4 +266,71 @@ PyObject *array_over(PyObject *value)
     Py_XDECREF(node);
     Py_DECREF(value);
     return x;
+}
+
+PyObject *wrapped(PyObject *value)
+{
+    if (value == NULL || !IS_REAL(value)) {
+        return value;
+    }
+    PyArrayObject *a = (PyArrayObject *)value;
+    if (is_small_array(a)) {
+        return placed_as_is(value);
+    }
+    if (PyArray_IS_C_CONTIGUOUS(a) && PyArray_NDIM(a) > 0 && plain_type(a) >= 0 &&
+        PyArray_ISWRITEABLE(a) && has_own_memory(value)) {
+        return array_over(value);
+    }
+    PyObject *x = PyObject_CallOneArg(hooks.wrap, value);
+    Py_DECREF(value);
+    return x;
+}
+
+PyObject *wrap_each(PyObject *values, PyObject *(*wrap)(PyObject *))
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(values);
+    PyObject *found = PyTuple_New(count);
+    int are_shared = is_held_beyond(values, 1);
+    for (Py_ssize_t at = 0; found != NULL && at < count; at++) {
+        PyObject *each = PyTuple_GET_ITEM(values, at);
+        if (are_shared) {
+            Py_INCREF(each);
+        }
+        else {
+            PyTuple_SET_ITEM(values, at, NULL); /* `wrap` looks whether the caller alone holds it */
+        }
+        each = wrap(each);
+        if (each == NULL) {
+            Py_CLEAR(found);
+            break;
+        }
+        PyTuple_SET_ITEM(found, at, each);
+    }
+    Py_DECREF(values);
+    return found;
+}
+
+PyObject *copied_leaf(PyArrayObject *value)
+{
+    Py_INCREF(value);
+    PyObject *room = large_room(PyArray_NDIM(value), PyArray_DIMS(value), plain_type(value));
+    PyObject *leaf = room == NULL ? NULL : leaf_of((PyArrayObject *)room);
+    if (leaf != NULL) {
+        char *to = PyArray_BYTES((PyArrayObject *)room), *from = PyArray_BYTES(value);
+        size_t bytes = (size_t)PyArray_NBYTES(value);
+        Py_BEGIN_ALLOW_THREADS
+        memcpy(to, from, bytes);
+        Py_END_ALLOW_THREADS
+    }
+    Py_DECREF(value);
+    Py_XDECREF(room);
+    return leaf;
+}
+
+PyObject *snapshot_of(PyArrayObject *value)
+{
+    int is_plain = plain_type(value) >= 0 && PyArray_ISCARRAY_RO(value) && !spans_on &&
+                   PyArray_NDIM(value) > 0 && PyArray_SIZE(value) > 0 && is_small_array(value);
+    return is_plain ? copied_leaf(value)
+                    : PyObject_CallOneArg(hooks.snapshot, (PyObject *)value);
 }

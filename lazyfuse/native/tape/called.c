@@ -65,21 +65,6 @@ int is_taken_over(PyObject *result)
            has_own_memory(result);
 }
 
-/* A result of NumPy's as one of ours (new). Steals it. */
-static PyObject *take_over(PyObject *value)
-{
-    if (PyTuple_CheckExact(value)) {
-        return wrap_each(value, take_over);
-    }
-    if (!IS_REAL(value)) {
-        return value;
-    }
-    PyArrayObject *a = (PyArrayObject *)value;
-    return PyArray_IS_C_CONTIGUOUS(a) && PyArray_NDIM(a) > 0 &&
-                   PyArray_SIZE(a) >= eager_below() && PyArray_ITEMSIZE(a) > 1
-        ? array_over(value) : wrapped(value);
-}
-
 PyObject *call_numpy(PyObject *theirs, PyObject *const *args, Py_ssize_t count, PyObject *names,
                      int sealed)
 {
@@ -105,5 +90,5 @@ PyObject *call_numpy(PyObject *theirs, PyObject *const *args, Py_ssize_t count, 
         Py_DECREF(result);
         return NULL;
     }
-    return take_over(result);
+    return PyTuple_CheckExact(result) ? wrap_each(result, wrapped) : wrapped(result);
 }

@@ -45,7 +45,7 @@ static PyObject *place_of(Places *places, PyObject *placed)
 static PyObject *input_of(Core *x)
 {
     if (IS_DIRECT(x)) {
-        return PyObject_CallOneArg(hooks.snapshot, EAGER(x));
+        return snapshot_of((PyArrayObject *)EAGER(x));
     }
     if (x->node != NULL && x->node != Py_None) {
         return Py_NewRef(x->node);
