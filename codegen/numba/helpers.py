@@ -10,7 +10,7 @@ uint64 literal is spelled `uint64(1)`. A float literal is float64, so f4 code sp
 Integer division by zero must raise the hardware's divide flag, as NumPy reports it, in a way that
 LLVM cannot drop. The 64-bit functions compare `abs(1.0 / b)` with 1. The `_small` functions divide
 as doubles, which is exact up to 32 bits and vectorises; a quotient that is not finite shows the
-zero. Where vectors of 64-bit integers become doubles and back (`CONVERTS_WIDE`), the `_wide`
+zero. They divide 1 by zero, since 0 / 0 would raise invalid. Where vectors of 64-bit integers become doubles and back (`CONVERTS_WIDE`), the `_wide`
 functions multiply by a reciprocal that is too small by more than all roundings together, so each
 quotient falls short. The remainder is at most |b| + 2**14. A second quotient reduces it below
 2 |b|, since its own rounding is then below 1 or below |b|. Products wrap, differences do not.
@@ -93,23 +93,23 @@ def floor_divide_unsigned_wide(a, b):
 
 
 def floor_divide_small(a, b):
-    quotient = np.floor(a / b)
+    quotient = np.floor((1.0 if b == 0.0 else a) / b)
     return int64(quotient if abs(quotient) < 1e10 else 0.0)
 
 
 def floor_divide_narrow(a, b, limit):
-    quotient = np.floor(a / b)
+    quotient = np.floor((1.0 if b == 0.0 else a) / b)
     scaled = (quotient + limit) * (1.7976931348623157e308 / (2.0 * limit - 0.5))
     return int64(quotient if (abs(quotient) < 1e10) & (scaled > -1.0) else 0.0)
 
 
 def remainder_small(a, b):
-    quotient = np.floor(a / b)
+    quotient = np.floor((1.0 if b == 0.0 else a) / b)
     return int64(a - quotient * b if abs(quotient) < 1e10 else 0.0)
 
 
 def fmod_small(a, b):
-    quotient = np.trunc(a / b)
+    quotient = np.trunc((1.0 if b == 0.0 else a) / b)
     return int64(a - quotient * b if abs(quotient) < 1e10 else 0.0)
 
 

@@ -1,4 +1,4 @@
-"""Division of 64-bit integers by way of doubles: every bit and every condition is NumPy's."""
+"""Division of integers by way of doubles: every bit and every condition is NumPy's."""
 
 from __future__ import annotations
 
@@ -79,15 +79,23 @@ def test_random_numbers_and_near_multiples(name: str, dtype: str) -> None:
         ([5, (1 << 63) - 1], [1, 1]),
         ([-(1 << 63), 5], [-1, 0]),
         ([7, 7], [3, -3]),
+        ([0, 7], [0, 7]),
     ],
 )
+@pytest.mark.parametrize("dtype", ["i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1"])
 @pytest.mark.parametrize("name", NAMES)
-def test_conditions(name: str, a: list[int], b: list[int]) -> None:
+def test_conditions(name: str, dtype: str, a: list[int], b: list[int]) -> None:
     told = []
     for xp in (np, lf):
-        x, y = (xp.asarray(np.tile(np.array(each, "i8"), 20_000)) for each in (a, b))
+        x, y = (xp.asarray(np.tile(_least(each, dtype), 150_000)) for each in (a, b))
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
             np.asarray(getattr(xp, name)(x, y))
         told.append(sorted(str(each.message) for each in seen))
     assert told[0] == told[1]
+
+
+def _least(numbers: list[int], dtype: str) -> Any:
+    """The numbers, with the least one of the dtype in place of that of 64 bits."""
+    least = np.iinfo(dtype).min
+    return np.array([each if abs(each) < 100 else least for each in numbers]).astype(dtype)
