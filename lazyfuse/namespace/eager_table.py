@@ -104,7 +104,7 @@ BY_METHOD: dict[str, tuple[Callable[..., Any], int, tuple[str, ...]]] = {
 }
 # Functions of ours on NumPy arrays that take less time than NumPy's.
 REPLACED: dict[str, Callable[..., Any]] = {"roll": rolled}
-# Functions of several arrays that a method of the first serves, in calls without keywords.
+# Functions of several arrays that a method of the first serves: it refuses what is no array.
 METHOD_OF_FIRST: dict[str, Callable[..., Any]] = {
     "searchsorted": Real.searchsorted,
     "take": Real.take,
@@ -126,15 +126,6 @@ LINALG = (
     "pinv qr slogdet solve svd vector_norm"
 ).split()
 LINALG_VIEWS = ("matrix_power",)
-
-
-def _of_first(quick: Any, ours: Any) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if kwargs or not args or type(args[0]) is not ndarray:
-            return ours(*args, **kwargs)
-        return quick(*args)
-
-    return call
 
 
 def _bare(theirs: Any) -> Any:
@@ -190,11 +181,7 @@ def _replaced(quick: Any) -> Callable[[Any, Any], Any]:
 
 
 def _method_of_first(quick: Any) -> Callable[[Any, Any], Any]:
-    def make(theirs: Any, ours: Any) -> Any:
-        most = _before_out(theirs, ours)
-        return _of_first(any_arrays(quick, ours, False, False, most), ours)
-
-    return make
+    return lambda theirs, ours: any_arrays(quick, ours, False, False, _before_out(theirs, ours))
 
 
 def _install() -> None:

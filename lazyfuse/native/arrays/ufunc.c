@@ -203,6 +203,53 @@ static int into(UfuncCore *self, PyObject *left, PyObject *right, PyObject *out,
     return lock < 0 ? -1 : unlock_part(lock, done);
 }
 
+/* A call with `where`, and perhaps `out`, on small arrays and numbers: NumPy's, at once. NULL without
+   an exception: Python does it. */
+static PyObject *where_called(UfuncCore *self, PyObject *const *args, Py_ssize_t count,
+                              PyObject *names)
+{
+    enum { MOST = 4 };
+    PyObject *given[MOST], *out = NULL, *result = NULL;
+    Py_ssize_t all = count + PyTuple_GET_SIZE(names);
+    int arrays = 0, thin = 0;
+    if (all > MOST || self->compute != self->call) {
+        return NULL;
+    }
+    for (Py_ssize_t at = 0; at < all; at++) {
+        PyObject *x = args[at], *name = at < count ? NULL : PyTuple_GET_ITEM(names, at - count);
+        int is_out = name != NULL && PyUnicode_Compare(name, name_out) == 0;
+        if (name != NULL && !is_out && PyUnicode_CompareWithASCIIString(name, "where") != 0) {
+            return NULL;
+        }
+        if (IS_ARRAY(x)) {
+            given[at] = is_out && !IS_DIRECT(x) ? NULL : small_values(x);
+            out = is_out ? x : out;
+            thin |= MAY_GROW(x);
+            arrays++;
+        }
+        else {
+            given[at] = !is_out && is_number(x) ? x : NULL;
+        }
+        if (given[at] == NULL) {
+            return NULL;
+        }
+    }
+    if (arrays == 0 || (thin && out == NULL)) { /* the result may be large */
+        return NULL;
+    }
+    for (Py_ssize_t at = 0; at < all; at++) {
+        Py_INCREF(given[at]);
+    }
+    result = PyObject_Vectorcall(self->call, given, (size_t)count, names);
+    for (Py_ssize_t at = 0; at < all; at++) {
+        Py_DECREF(given[at]);
+    }
+    if (result != NULL && out != NULL) {
+        Py_SETREF(result, Py_NewRef(out));
+    }
+    return out != NULL ? result : parts(result);
+}
+
 /* Whether NumPy warns where `out` is given by its place: it may have been meant as an operand. */
 static int warns_of_places(UfuncCore *self)
 {
@@ -255,7 +302,8 @@ static PyObject *answer(PyObject *x, PyObject *const *args, size_t flags, PyObje
             return done < 0 ? NULL : Py_NewRef(out);
         }
     }
-    return general(x, args, count, names);
+    result = named > 0 && count == nin ? where_called(self, args, count, names) : NULL;
+    return result != NULL || PyErr_Occurred() ? result : general(x, args, count, names);
 }
 
 static PyObject *called(PyObject *x, PyObject *const *args, size_t flags, PyObject *names)
@@ -294,19 +342,20 @@ static PyObject *outer_by_loop(UfuncCore *self, PyArrayObject *left, PyArrayObje
 /* A method of NumPy's ufunc where all arguments are small arrays and plain values; NULL without an
    exception: Python does it. */
 static PyObject *small_method(UfuncCore *self, PyObject *name, PyObject *const *args,
-                              Py_ssize_t count)
+                              Py_ssize_t count, PyObject *names)
 {
     PyObject *given[ARGUMENTS + 1] = {self->call};
     npy_intp size = 1;
+    Py_ssize_t all = count + (names == NULL ? 0 : PyTuple_GET_SIZE(names));
     int arrays = 0;
-    if (count < 1 || count > ARGUMENTS || self->call == NULL || self->compute != self->call ||
+    if (count < 1 || all > ARGUMENTS || self->call == NULL || self->compute != self->call ||
         self->nout == NULL || !PyLong_Check(self->nout) || PyLong_AsLong(self->nout) != 1) {
         return NULL;
     }
-    for (Py_ssize_t at = 0; at < count; at++) {
+    for (Py_ssize_t at = 0; at < all; at++) {
         given[at + 1] = args[at];
-        if (IS_ARRAY(args[at])) { /* a part of a block may not be written so */
-            given[at + 1] = IS_DIRECT(args[at]) || name == name_outer ? small_values(args[at]) : NULL;
+        if (IS_ARRAY(args[at]) && at < count) { /* a part of a block may not be written so */
+            given[at + 1] = IS_DIRECT(args[at]) || name != name_at ? small_values(args[at]) : NULL;
             if (given[at + 1] == NULL) {
                 return NULL;
             }
@@ -320,15 +369,15 @@ static PyObject *small_method(UfuncCore *self, PyObject *name, PyObject *const *
     if (name == name_outer && (count != 2 || size >= eager_below())) {
         return NULL;
     }
-    for (Py_ssize_t at = 0; at <= count; at++) {
+    for (Py_ssize_t at = 0; at <= all; at++) {
         Py_INCREF(given[at]);
     }
-    PyObject *result = name == name_outer && arrays == 2
+    PyObject *result = name == name_outer && arrays == 2 && all == count
         ? outer_by_loop(self, (PyArrayObject *)given[1], (PyArrayObject *)given[2]) : NULL;
     if (result == NULL && !PyErr_Occurred()) {
-        result = PyObject_VectorcallMethod(name, given, (size_t)count + 1, NULL);
+        result = PyObject_VectorcallMethod(name, given, (size_t)count + 1, names);
     }
-    for (Py_ssize_t at = 0; at <= count; at++) {
+    for (Py_ssize_t at = 0; at <= all; at++) {
         Py_DECREF(given[at]);
     }
     return parts(result);
@@ -337,8 +386,8 @@ static PyObject *small_method(UfuncCore *self, PyObject *name, PyObject *const *
 static PyObject *method(PyObject *x, PyObject *name, PyObject *fallback, PyObject *const *args,
                         Py_ssize_t count, PyObject *names)
 {
-    PyObject *result = names != NULL || hooks.simple == NULL ? NULL
-        : small_method((UfuncCore *)x, name, args, count);
+    PyObject *result = hooks.simple == NULL ? NULL
+        : small_method((UfuncCore *)x, name, args, count, names);
     if (result != NULL || PyErr_Occurred()) {
         return result;
     }
