@@ -10,10 +10,14 @@ uint64 literal is spelled `uint64(1)`. A float literal is float64, so f4 code sp
 Integer division by zero must raise the hardware's divide flag, as NumPy reports it, in a way that
 LLVM cannot drop. The 64-bit functions compare `abs(1.0 / b)` with 1. The `_small` functions divide
 as doubles, which is exact up to 32 bits and vectorises; a quotient that is not finite shows the
-zero. They divide 1 by zero, since 0 / 0 would raise invalid. Where vectors of 64-bit integers become doubles and back (`CONVERTS_WIDE`), the `_wide`
-functions multiply by a reciprocal that is too small by more than all roundings together, so each
-quotient falls short. The remainder is at most |b| + 2**14. A second quotient reduces it below
-2 |b|, since its own rounding is then below 1 or below |b|. Products wrap, differences do not.
+zero. They divide 1 by zero, since 0 / 0 would raise invalid. Where vectors of 64-bit integers
+become doubles and back (`CONVERTS_WIDE`), the `_wide` functions multiply by a reciprocal that is
+too small by more than all roundings together, so each quotient falls short. The remainder is at
+most |b| + 2**14. A second quotient reduces it below 2 |b|, since its own rounding is then below 1
+or below |b|. Products wrap, differences do not.
+
+LLVM computes both ways of a branch, and of a choice whose condition is that of one around it: an
+exception is raised by an operand that is chosen (`hypot_f8`, `nextafter_f8`, `ldexp_f8`).
 
 The one quotient that is too large raises overflow, by a product that is too large only then (no
 branch can guard it: LLVM computes what follows a branch before it). A
@@ -265,17 +269,33 @@ def modf_fraction_f8(x):
 
 def nextafter_f8(x, y):
     if x != x or y != y:
-        return x + y
+        return x if x != x else y
     if x == y:
         return y
     if x == 0:
         return np.copysign(from_bits_f8(int64(1)), y)
-    if (x < y) == (x > 0):
-        beyond = from_bits_f8(int64(bits_f8(x) + 1))
-        if abs(beyond) == float64(np.inf):  # as a sum, whose overflow is to be told
-            return x + (x - from_bits_f8(int64(bits_f8(x) - 1)))
-        return beyond
-    return from_bits_f8(int64(bits_f8(x) - 1))
+    before = from_bits_f8(int64(bits_f8(x) - 1))
+    beyond = from_bits_f8(int64(bits_f8(x) + 1))
+    is_outward = (x < y) == (x > 0)
+    is_other = (bits_f8(x) != bits_f8(y)) & (bits_f8(abs(y)) <= bits_f8(float64(np.inf)))
+    is_over = is_outward & is_other & (abs(beyond) == float64(np.inf))
+    found = x if is_over else beyond if is_outward else before
+    return found + (x - before if is_over else float64(-0.0))  # a sum, whose overflow is to be told
+
+
+def hypot_f8(x, y):
+    a, b = abs(x), abs(y)
+    is_turned = bits_f8(b) > bits_f8(a)  # in bits: NaN is the largest
+    large, small = b if is_turned else a, a if is_turned else b
+    far = bits_f8(float64(1e9)) - bits_f8(float64(1.0))
+    least = bits_f8(float64(2.0)) - bits_f8(float64(1.0))  # of numbers that are not subnormal
+    power = max(bits_f8(large) & bits_f8(float64(np.inf)), least)
+    is_edge = power == bits_f8(float64(np.inf))
+    is_alone = is_edge | (bits_f8(large) - bits_f8(small) > far)
+    unit = from_bits_f8(int64(bits_f8(float64(1.0)) if is_edge else power))
+    first, second = large / unit, (float64(0.0) if is_alone else small) / unit
+    size = np.sqrt(first * first + second * second) * unit
+    return small if small == float64(np.inf) else size
 
 
 def spacing_f8(x):
@@ -295,6 +315,25 @@ def heaviside_f8(x, at_zero):
     if x == 0:
         return at_zero
     return float64(0.0) if x < 0 else float64(1.0)
+
+
+def arccosh_f8(x):
+    is_edge = (x != x) | (x == float64(np.inf))
+    more = (float64(1.0) if is_edge else x) - float64(1.0)
+    is_large = bits_f8(x) > bits_f8(float64(1e9))
+    is_outside = bits_f8(x) < bits_f8(float64(1.0))  # the root of what is negative is told
+    root = np.sqrt(more if is_large | is_outside else more + more + more * more)
+    found = vm_log1p(more if is_large else more + root)
+    found = found + (float64(0.693147180559945309417232121458176568) if is_large else float64(0.0))
+    return x if is_edge else found
+
+
+def arctanh_f8(x):
+    size = abs(x) if bits_f8(abs(x)) <= bits_f8(float64(np.inf)) else float64(0.0)
+    quotient = (size + size) / (float64(1.0) - size)
+    is_one = bits_f8(size) == bits_f8(float64(1.0))
+    found = float64(0.5) * vm_log1p(float64(0.0) if is_one else quotient)
+    return np.copysign(quotient if is_one else found, x) if x == x else x
 
 
 def logaddexp_f8(x, y):
@@ -343,28 +382,22 @@ def frexp_exponent_f8(x):
     if x == 0 or not abs(x) < np.inf:
         return int64(0)
     biased = (bits_f8(x) >> 52) & 0x7FF
-    if biased == 0:
-        biased = ((bits_f8(x * 18014398509481984.0) >> 52) & 0x7FF) - 54
-    return biased - 1022
+    scaled = x * (18014398509481984.0 if biased == 0 else 1.0)
+    return ((bits_f8(scaled) >> 52) & 0x7FF) - (1076 if biased == 0 else 1022)
 
 
 def ldexp_f8(x, exponent):
-    if x == 0 or not abs(x) < np.inf:
-        return x
-    bits = bits_f8(x)
-    biased = (bits >> 52) & 0x7FF
-    if biased == 0:
-        bits = bits_f8(x * 18014398509481984.0)
-        biased = ((bits >> 52) & 0x7FF) - 54
-    biased = biased + min(max(exponent, int64(-5000)), int64(5000))
-    if biased > 2046:
-        return np.copysign(1e300, x) * 1e300
-    if biased < -53:
-        return np.copysign(1e-300, x) * 1e-300
-    bits = bits & -9218868437227405313
-    if biased > 0:
-        return from_bits_f8(bits | (biased << 52))
-    return from_bits_f8(bits | ((biased + 54) << 52)) * 5.551115123125783e-17
+    is_small = (bits_f8(x) >> 52) & 0x7FF == 0
+    bits = bits_f8(x * (18014398509481984.0 if is_small else 1.0))
+    biased = ((bits >> 52) & 0x7FF) - (54 if is_small else 0)
+    moved = biased + min(max(exponent, int64(-5000)), int64(5000))
+    moved = moved if (x != 0) & (abs(x) < np.inf) else int64(1023)
+    within = min(max(moved, int64(1)), int64(2046))
+    beyond = min(max(moved - within, int64(-99)), int64(99))
+    found = from_bits_f8(int64((bits & -9218868437227405313) | (within << 52)))
+    found = found * from_bits_f8(int64((beyond + 1023) << 52))
+    body = bits_f8(abs(x))
+    return found if (body > 0) & (body < bits_f8(float64(np.inf))) else x
 """
 
 # LLVM computes both ways of a branch in a vector: quotients of either way would raise flags that
@@ -394,7 +427,7 @@ def reciprocal_c16(a):
 
 
 def sign_c16(a):
-    size = vm_hypot(a.real, a.imag)
+    size = hypot_f8(a.real, a.imag)
     if size != size:
         return complex(float64(np.nan), float64(np.nan))
     if size == float64(np.inf):

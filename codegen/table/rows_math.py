@@ -14,6 +14,8 @@ Interval = tuple[float, float]
 
 # In vectors of floats PoCL gives wrong values if another element is huge or not finite.
 _PERIODIC = ("sin", "cos", "tan")
+# Of any operands, the library raises exceptions that NumPy does not: ours are helpers.
+_OURS = ("arccosh", "arctanh", "hypot")
 _EVERYWHERE: Interval = (-1e3, 1e3)
 # The error of these is relative to the larger operand: results near zero would count as wrong.
 _POSITIVE: tuple[Interval, Interval] = ((0.1, 50.0), (0.1, 50.0))
@@ -30,6 +32,8 @@ def _function(
     vector_name = vector_name or name
     arguments = ", ".join(f"{{{index}}}" for index in range(len(domain)))
     texts = {"f8": f"vm_{vector_name}({arguments})", "f4": f"vmf_{vector_name}({arguments})"}
+    if name in _OURS:
+        texts = {size: f"{name}_{size}({arguments})" for size in ("f8", "f4")}
     in_c = {"f8": f"{vector_name}_T({arguments})", "f4": f"{vector_name}_T({arguments})"}
     if name in _PERIODIC:
         of_doubles = "tangent" if name == "tan" else name

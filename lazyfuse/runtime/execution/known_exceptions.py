@@ -21,7 +21,8 @@ from lazyfuse.runtime.numerics import fp_flags
 Array = np.ndarray[Any, np.dtype[Any]]
 
 # One of these operands raises an exception if any operand does.
-EXTREMES = (0.0, 1.0, -2.0, 1e-300, 3e38, -3e38, 1.7e308, -1.7e308, np.inf, -np.inf)
+_LARGEST = (float(np.finfo("f4").max), float(np.finfo("f8").max), np.inf)
+EXTREMES = (0.0, 1.0, -2.0, 5e-324, *_LARGEST, *[-each for each in _LARGEST])
 # Runs after the last news in which the interpreter is asked each time. Then at powers of two.
 ALWAYS = 8
 # Places of a program that share a kernel and are told apart.
