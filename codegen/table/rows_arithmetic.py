@@ -245,8 +245,8 @@ ARITHMETIC: tuple[Op, ...] = (
             "bu": "{0}",
             "i": "({0} if {0} >= 0 else -{0})",
             "f": "abs({0})",
-            "c16": "hypot_f8({0}.real, {0}.imag)",
-            "c8": "hypot_f4({0}.real, {0}.imag)",
+            "c16": "vm_hypot({0}.real, {0}.imag)",
+            "c8": "vmf_hypot({0}.real, {0}.imag)",
         },
         {
             "i": "({0} >= (T)(0) ? {0} : to_T((N)(0) - to_N({0})))",

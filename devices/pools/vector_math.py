@@ -27,7 +27,7 @@ _ONE = (
     "acos asin asinh atan cbrt cos cosh erf erfc exp exp10 exp2 expm1 "
     "log log10 log1p log2 sin sinh tan tanh"
 )
-ARITY = dict.fromkeys(_ONE.split(), 1) | {"atan2": 2, "pow": 2}
+ARITY = dict.fromkeys(_ONE.split(), 1) | {"atan2": 2, "hypot": 2, "pow": 2}
 
 LIBMVEC = "libmvec.so.1"
 # CPU feature -> (letter of the vector ABI, bytes per vector), best first.
