@@ -13,12 +13,25 @@ import numpy as np
 
 from lazyfuse.arrays import base, operators
 from lazyfuse.arrays import ndarray as array
-from lazyfuse.arrays.eager_updates import one_at_a_time
 from lazyfuse.arrays.ndarray import ndarray
 from lazyfuse.arrays.operators import SPECS, Spec
+from lazyfuse.runtime.scheduling.evaluate import held
 
-inplace = one_at_a_time(operators.inplace)
-inplace_power = one_at_a_time(operators.inplace_power)
+
+def _one_at_a_time(function: Callable[[Any, ndarray, Any], Any]) -> Callable[..., Any]:
+    """`function(spec, self, other)`, which changes `self`, run by one thread at a time."""
+
+    def change(spec: Any, self: ndarray, other: Any) -> Any:
+        if self._eager is not None:
+            return function(spec, self, other)
+        with held():
+            return function(spec, self, other)
+
+    return change
+
+
+inplace = _one_at_a_time(operators.inplace)
+inplace_power = _one_at_a_time(operators.inplace_power)
 
 
 def _binary(spec: Spec, swapped: bool) -> Callable[..., Any]:

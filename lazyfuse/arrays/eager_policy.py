@@ -281,19 +281,6 @@ def middling(storage: Storage) -> Array | None:
     return flat if flat is not None and flat.size <= MIDDLING * options.eager_below else None
 
 
-def middling_operand(op: Op, storage: Storage, view: Array, other: Any) -> Array | None:
-    """The values of an operand, for an exact operation on a part of a middling block."""
-    if type(other) is not ndarray or middling(storage) is None or not op.is_exact(view.dtype):
-        return None
-    node = other._node
-    found: Array | None
-    if node is None:
-        found = concrete_value(other)
-    else:
-        found = None if node.resident is not None else node.value
-    return found if found is not None and op.is_exact(found.dtype) else None
-
-
 def for_update(op: Op, self: ndarray, other: Any, left: Array, right: Array) -> Rule | None:
     """A row and a column of one middling block, which probably go into an update of that block: at
     once. A recorded operation would read its present values, and the update need another block.

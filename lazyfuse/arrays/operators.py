@@ -26,7 +26,6 @@ from lazyfuse.arrays.eager_policy import (
     operation_on_values,
     update,
 )
-from lazyfuse.arrays.eager_updates import update_at_once
 from lazyfuse.arrays.exported_memory import read_in_place, read_in_stretch
 from lazyfuse.arrays.ndarray import (
     CANONICAL,
@@ -373,8 +372,6 @@ def name_steps(name: str, nodes: Sequence[Node | None]) -> None:
 def inplace(spec: Spec, self: ndarray, other: Any) -> Any:
     """`self op= other`, for any two."""
     assert spec.inplace is not None
-    if update_at_once(spec.op, spec.inplace, self, other):
-        return self
     if SELECTIONS and (found := HOOKS.selection_inplace(spec, self, other)) is not None:
         return found
     if type(other) in (list, tuple):

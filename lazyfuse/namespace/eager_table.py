@@ -102,10 +102,10 @@ BY_METHOD: dict[str, tuple[Callable[..., Any], int, tuple[str, ...]]] = {
     "trace": (Real.trace, 4, ("offset", "axis1", "axis2", "dtype")),
     "transpose": (Real.transpose, 2, ()),
 }
-# Functions of ours on NumPy arrays that take less time than NumPy's.
-REPLACED: dict[str, Callable[..., Any]] = {"roll": rolled}
-# Functions of several arrays that a method of the first serves: it refuses what is no array.
-METHOD_OF_FIRST: dict[str, Callable[..., Any]] = {
+# Functions that others serve in less time: a method of the first array, which refuses what is none,
+# or one of ours on NumPy's arrays.
+SERVED: dict[str, Callable[..., Any]] = {
+    "roll": rolled,
     "searchsorted": Real.searchsorted,
     "take": Real.take,
     "repeat": Real.repeat,
@@ -176,11 +176,7 @@ KINDS: dict[str, Callable[[Any, Any], Any]] = {
 """How the eager call is made for a function of each kind: see registry.implements."""
 
 
-def _replaced(quick: Any) -> Callable[[Any, Any], Any]:
-    return lambda theirs, ours: any_arrays(quick, ours, False, False, MOST)
-
-
-def _method_of_first(quick: Any) -> Callable[[Any, Any], Any]:
+def _served(quick: Any) -> Callable[[Any, Any], Any]:
     return lambda theirs, ours: any_arrays(quick, ours, False, False, _before_out(theirs, ours))
 
 
@@ -215,12 +211,10 @@ def _install() -> None:
         _note(getattr(np.linalg, name, None), KINDS["arrays"])
     for name in LINALG_VIEWS:
         _note(getattr(np.linalg, name, None), KINDS["views"])
-    for name, quick in REPLACED.items():
-        _note(getattr(np, name, None), _replaced(quick))
     for name, given in BY_METHOD.items():
         _note(getattr(np, name, None), _first(*given))
-    for name, quick in METHOD_OF_FIRST.items():
-        _note(getattr(np, name, None), _method_of_first(quick))
+    for name, quick in SERVED.items():
+        _note(getattr(np, name, None), _served(quick))
     _note(np.arange, counted)
     _note(np.array, listed)
 

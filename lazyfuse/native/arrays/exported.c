@@ -251,12 +251,8 @@ static PyObject *room_for(const Loops *loops, const There *there, int count, Res
 /* A lazyfuse array around NumPy's result. Steals `value`. */
 static PyObject *finished(PyObject *value, int pooled)
 {
-    if (value == NULL || !IS_REAL(value)) {
-        return value;
-    }
-    PyArrayObject *found = (PyArrayObject *)value;
-    int is_small = PyArray_SIZE(found) == 0 || is_small_array(found);
-    return is_small ? placed_as_is(value) : pooled ? array_over(value) : wrapped(value);
+    int is_large = value != NULL && IS_REAL(value) && !is_small_array((PyArrayObject *)value);
+    return pooled && is_large ? array_over(value) : wrapped(value);
 }
 
 /* --------------------------------------------------------------------------------- entry points */

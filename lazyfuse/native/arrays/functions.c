@@ -59,15 +59,6 @@ static PyObject *adopted(PyObject *result, PyObject *reals, PyObject *ours)
     return found;
 }
 
-static PyObject *list_of(PyObject *item)
-{
-    PyObject *list = PyList_New(1);
-    if (list != NULL) {
-        PyList_SET_ITEM(list, 0, Py_NewRef(item));
-    }
-    return list;
-}
-
 /* Whether a reduction is given no more than an axis (none: all) and keepdims, plain ones. */
 static int is_plain(PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **axis,
                     PyObject **keepdims)
@@ -162,6 +153,24 @@ static int is_of_part(PyObject *view, PyObject *part)
            PyArray_SIZE((PyArrayObject *)view) <= PyArray_SIZE((PyArrayObject *)part);
 }
 
+/* NumPy's view of the values `small` of an array, as a view of that array (new); NULL without an
+   exception: Python does it. */
+static PyObject *view_of_one(PyObject *x, PyObject *small, PyObject *result)
+{
+    if (!IS_ARRAY(x) || !IS_REAL(result) || result == small || values_of(x) != small) {
+        return NULL;
+    }
+    PyObject *base = PyArray_BASE((PyArrayObject *)result);
+    if (base != small && base != PyArray_BASE((PyArrayObject *)small)) {
+        return NULL;
+    }
+    if (IS_DIRECT(x)) {
+        return direct_over(Py_NewRef(result), base_of((Core *)x),
+                           may_grow((PyArrayObject *)result));
+    }
+    return is_of_part(result, small) ? part_over((Core *)x, Py_NewRef(result)) : NULL;
+}
+
 /* Whether NumPy may have given views of its arguments: what it gave are no new arrays alone. */
 static int has_views(PyObject *result)
 {
@@ -240,34 +249,23 @@ static PyObject *of_first(
         return NULL;
     }
     if (IS_REAL(result)) {
-        if (PyArray_BASE((PyArrayObject *)result) == NULL && result != small) {
+        PyObject *base = PyArray_BASE((PyArrayObject *)result), *found;
+        if (base == NULL && result != small) {
             Py_DECREF(small);
             return wrapped(result);
         }
-        PyObject *base = PyArray_BASE((PyArrayObject *)result), *found;
         if (result != small && (base == small || base == PyArray_BASE((PyArrayObject *)small))) {
-            int thin = may_grow((PyArrayObject *)result);
-            if (IS_DIRECT(args[0])) {
-                found = direct_over(result, base_of((Core *)args[0]), thin);
-            }
-            else if (values_of(args[0]) == small && is_of_part(result, small)) {
-                found = part_over((Core *)args[0], result);
-                if (found == NULL && !PyErr_Occurred()) {
-                    Py_DECREF(small);
-                    goto ours;
-                }
-            }
-            else {
-                Py_DECREF(result);
-                Py_DECREF(small);
-                goto ours;
-            }
+            found = view_of_one(args[0], small, result);
+            Py_DECREF(result);
         }
         else {
-            found = adopted(result, list_of(small), list_of(args[0]));
+            found = adopted(result, Py_BuildValue("[O]", small), Py_BuildValue("[O]", args[0]));
         }
         Py_DECREF(small);
-        return found;
+        if (found != NULL || PyErr_Occurred()) {
+            return found;
+        }
+        goto ours;
     }
     Py_DECREF(small);
     if (!PyTuple_CheckExact(result)) {
@@ -352,24 +350,6 @@ static int names_device(PyObject *names)
         }
     }
     return 0;
-}
-
-/* NumPy's view of the values `small` of an array, as a view of that array (new); NULL without an
-   exception: Python does it. */
-static PyObject *view_of_one(PyObject *x, PyObject *small, PyObject *result)
-{
-    if (!IS_ARRAY(x) || !IS_REAL(result) || result == small || values_of(x) != small) {
-        return NULL;
-    }
-    PyObject *base = PyArray_BASE((PyArrayObject *)result);
-    if (base != small && base != PyArray_BASE((PyArrayObject *)small)) {
-        return NULL;
-    }
-    if (IS_DIRECT(x)) {
-        return direct_over(Py_NewRef(result), base_of((Core *)x),
-                           may_grow((PyArrayObject *)result));
-    }
-    return is_of_part(result, small) ? part_over((Core *)x, Py_NewRef(result)) : NULL;
 }
 
 /* Of any number of arrays, and of lists of them. */

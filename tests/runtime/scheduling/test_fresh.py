@@ -136,7 +136,7 @@ def test_warnings_name_the_operation() -> None:
 
 def test_no_intermediate_result_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     alive: list[int] = []
-    run_node = fresh.one_by_one.run_node
+    run_node = fresh.run_node
     nodes: list[Any] = []
 
     def watched(node: Any, spent: Any) -> int:
@@ -145,7 +145,7 @@ def test_no_intermediate_result_is_kept(monkeypatch: pytest.MonkeyPatch) -> None
         alive.append(sum(each() is not None for each in nodes))
         return bits
 
-    monkeypatch.setattr(fresh.one_by_one, "run_node", watched)
+    monkeypatch.setattr(fresh, "run_node", watched)
     x = lf.array(DATA)
     for _ in range(8):
         x = x * 2.0 + 1.0
@@ -158,13 +158,13 @@ def test_an_operand_that_is_not_read_again_takes_the_result(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     taken: list[bool] = []
-    run_node = fresh.one_by_one.run_node
+    run_node = fresh.run_node
 
     def watched(node: Any, spent: Any) -> int:
         taken.append(spent is not None)
         return run_node(node, spent)
 
-    monkeypatch.setattr(fresh.one_by_one, "run_node", watched)
+    monkeypatch.setattr(fresh, "run_node", watched)
     x = lf.array(DATA)
     y = x * 2.0
     z = y - 1.0
