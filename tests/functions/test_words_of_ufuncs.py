@@ -16,7 +16,8 @@ pytestmark = TIMEOUT
 
 ONE = ["negative", "sqrt", "invert", "floor", "rint", "isnan", "square"]
 TWO = ["add", "maximum", "divide", "subtract", "bitwise_and", "less", "floor_divide"]
-DTYPES = ["f8", "f4", "i4", "i8", "u1", "?", "O"]
+# No objects: NumPy remembers the loop of a call with an `out` of objects for later calls without.
+DTYPES = ["f8", "f4", "i4", "i8", "u1", "?"]
 SHAPES = [(), (1,), (7,), (1, 7), (7, 1), (3, 7), (200, 250), (0,)]
 
 
@@ -73,8 +74,7 @@ def _call(xp: Any, draw: random.Random, pool: list[Any]) -> Any:
 
 def _told(value: Any) -> Any:
     real = np.asarray(value)
-    text = repr(real.tolist()) if real.dtype == object else real.tobytes()
-    return real.dtype, real.shape, text
+    return real.dtype, real.shape, real.tobytes()
 
 
 def _program(xp: Any, seed: int) -> list[Any]:

@@ -119,7 +119,8 @@ static PyObject *binary(int which, Core *self, PyObject *other, int swapped)
         result = at_once(o, self, other, swapped);
     }
     if (result == NULL && !PyErr_Occurred()) {
-        result = thin ? slow_binary(o, self, other, swapped) : placed(BOTH[which](first, second));
+        result = limit != PY_SSIZE_T_MAX ? slow_binary(o, self, other, swapped)
+            : thin ? wrapped(BOTH[which](first, second)) : placed(BOTH[which](first, second));
     }
     Py_DECREF(small);
     Py_DECREF(right);

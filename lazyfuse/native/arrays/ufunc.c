@@ -146,7 +146,7 @@ static PyObject *of_two(UfuncCore *self, PyObject *left, PyObject *right)
     if (loops != NULL && (arrays == 2 || (arrays == 1 && self->beside == Py_True))) {
         result = loops_binary(loops, given[0], given[1], limit);
     }
-    if (result == NULL && !thin && !PyErr_Occurred()) {
+    if (result == NULL && limit == PY_SSIZE_T_MAX && !PyErr_Occurred()) {
         result = PyObject_Vectorcall(self->call, given, 2, NULL);
     }
     Py_DECREF(given[0]);

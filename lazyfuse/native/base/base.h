@@ -129,7 +129,8 @@ Py_ssize_t eager_below(void);
 /* As eager_rules.small_array. */
 int is_small_array(PyArrayObject *value);
 /* Operands that NumPy works on at once, arrays or numbers, one of which may grow: how many elements
-   a result stays below; 0: Python decides. As eager_policy.operation_on_values. */
+   a result has to stay below, the largest number where it cannot grow; 0: Python decides. As
+   eager_policy.operation_on_values. */
 Py_ssize_t limit_of(PyObject *left, PyObject *right);
 /* Whether a NumPy array may broadcast to a large result. */
 #define MAY_GROW(x) (((Core *)(x))->may_grow != Py_False)

@@ -115,12 +115,9 @@ Py_ssize_t limit_of(PyObject *left, PyObject *right)
             are_large = 1;
         }
     }
-    if (!are_large) {
-        return limit;
-    }
-    int are_two = IS_REAL(left) && IS_REAL(right);
-    return are_two && !same_shape((PyArrayObject *)left, (PyArrayObject *)right) ? 0
-        : PY_SSIZE_T_MAX;
+    int spread = IS_REAL(left) && IS_REAL(right) &&
+                 !same_shape((PyArrayObject *)left, (PyArrayObject *)right);
+    return !spread ? PY_SSIZE_T_MAX : are_large ? 0 : limit;
 }
 
 PyObject *placed_as_is(PyObject *value)
