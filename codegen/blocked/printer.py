@@ -23,7 +23,7 @@ from lazyfuse.codegen.table import ops
 from lazyfuse.devices.base import Source
 
 _HEADER = """import numpy as np
-from lazyfuse.codegen.blocked import reductions
+from lazyfuse.codegen.blocked import functions, reductions
 from lazyfuse.codegen.table import ops
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from lazyfuse.codegen.blocked import functions
 from lazyfuse.codegen.blocked.printer import Printer
 from lazyfuse.codegen.blocked.printer import print_source as print_with
 from lazyfuse.codegen.lowering.kernel import (
@@ -55,6 +56,11 @@ class _Printer(Printer):
         if _FUNCTION.fullmatch(text):
             name, _, operands = text.partition("(")
             self.line(f"flags |= {name}(v{at}, scratch, {operands.format(*args)}")
+        elif hasattr(functions, each.op):
+            prefix = "vm" if each.out == "f8" else "vmf"
+            log1p = f"lambda *given: {prefix}_log1p(*given)"
+            given = ", ".join(f"np.asarray({x}, {each.out!r})" for x in args)
+            self.line(f"flags |= functions.{each.op}(v{at}, {log1p}, scratch, {given})")
         elif row.parts == "product" and each.out[0] == "c":
             self.product(at, args[0], args[-1], f"f{int(each.out[1:]) // 2}")
         elif each.op in _LOGADDEXP:
