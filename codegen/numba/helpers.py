@@ -372,9 +372,8 @@ _SCALING = """
 def frexp_mantissa_f8(x):
     if x == 0 or not abs(x) < np.inf:
         return x
-    bits = bits_f8(x)
-    if (bits >> 52) & 0x7FF == 0:
-        bits = bits_f8(x * 18014398509481984.0)
+    is_small = (bits_f8(x) >> 52) & 0x7FF == 0
+    bits = bits_f8(x * (18014398509481984.0 if is_small else 1.0))
     return from_bits_f8((bits & -9218868437227405313) | 4602678819172646912)
 
 

@@ -272,7 +272,7 @@ static PyObject *of_first(
         return result;
     }
     if (IS_DIRECT(args[0]) || !has_views(result)) {
-        return wrap_each(result, wrapped);
+        return wrapped(result);
     }
     Py_DECREF(result);
 ours:
@@ -419,11 +419,8 @@ static PyObject *of_any(
     if (is_view) {
         return adopted(result, arrays_of(args, count, 1), arrays_of(args, count, 0));
     }
-    if (result == NULL || IS_REAL(result)) {
+    if (result == NULL || IS_REAL(result) || PyTuple_CheckExact(result)) {
         return wrapped(result);
-    }
-    if (PyTuple_CheckExact(result)) {
-        return wrap_each(result, wrapped);
     }
     if (is_number(result) || result == Py_None) {
         return result;
@@ -467,12 +464,7 @@ PyObject *call_plainly(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ss
         }
         int wraps = result != NULL && (!PyTuple_Check(result) || PyTuple_CheckExact(result))
             && !has_views(result);
-        if (wraps && IS_REAL(result)) {
-            result = wrapped(result);
-        }
-        else if (wraps && PyTuple_CheckExact(result)) {
-            result = wrap_each(result, wrapped);
-        }
+        result = wraps ? wrapped(result) : result;
         found = result == NULL ? NULL : PyTuple_Pack(2, result, wraps ? Py_True : Py_False);
         Py_XDECREF(result);
     }

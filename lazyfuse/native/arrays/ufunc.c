@@ -47,13 +47,6 @@ static PyObject *general(PyObject *self, PyObject *const *args, Py_ssize_t count
     return called_generally(self, name_general, args, count, names);
 }
 
-/* Wraps several results of a ufunc, or one that is not an array. Steals. */
-static PyObject *parts(PyObject *result)
-{
-    return result == NULL || !PyTuple_CheckExact(result) ? wrapped(result)
-                                                         : wrap_each(result, wrapped);
-}
-
 /* The values of an array that is small (borrowed); NULL: it is not. */
 static PyObject *small_values(PyObject *x)
 {
@@ -66,10 +59,12 @@ static PyObject *small_values(PyObject *x)
    inexact one, as eager_policy.has_bits_of_its_own says. */
 static PyObject *values_for(const Loops *loops, PyObject *x)
 {
-    PyObject *found = small_values(x), *bytes = found == NULL ? values_of(x) : NULL;
-    int type = bytes == NULL ? -1 : plain_type((PyArrayObject *)bytes);
-    int is_exact = type >= 0 && loops != NULL && loops->exact[type];
-    return is_exact && is_small_array((PyArrayObject *)bytes) ? bytes : found;
+    PyArrayObject *found = (PyArrayObject *)values_of(x);
+    if (found == NULL || !MAY_GROW(x) || PyArray_SIZE(found) < eager_below()) {
+        return (PyObject *)found;
+    }
+    int type = plain_type(found), is_exact = type >= 0 && loops != NULL && loops->exact[type];
+    return is_exact && is_small_array(found) ? (PyObject *)found : NULL;
 }
 
 /* The op definition of a ufunc that runs as NumPy does (borrowed); NULL: several, or none. */
@@ -110,7 +105,7 @@ static PyObject *of_one(UfuncCore *self, PyObject *x)
             result = PyObject_CallOneArg(self->compute, small);
         }
         Py_DECREF(small);
-        return parts(result);
+        return wrapped(result);
     }
     return is_number(x) ? PyObject_CallOneArg(self->compute, x) : NULL;
 }
@@ -151,7 +146,7 @@ static PyObject *of_two(UfuncCore *self, PyObject *left, PyObject *right)
     }
     Py_DECREF(given[0]);
     Py_DECREF(given[1]);
-    return parts(result);
+    return wrapped(result);
 }
 
 /* Whether the call was written to `out`; -1 with an exception. */
@@ -247,7 +242,7 @@ static PyObject *where_called(UfuncCore *self, PyObject *const *args, Py_ssize_t
     if (result != NULL && out != NULL) {
         Py_SETREF(result, Py_NewRef(out));
     }
-    return out != NULL ? result : parts(result);
+    return out != NULL ? result : wrapped(result);
 }
 
 /* Whether NumPy warns where `out` is given by its place: it may have been meant as an operand. */
@@ -380,7 +375,7 @@ static PyObject *small_method(UfuncCore *self, PyObject *name, PyObject *const *
     for (Py_ssize_t at = 0; at <= all; at++) {
         Py_DECREF(given[at]);
     }
-    return parts(result);
+    return wrapped(result);
 }
 
 static PyObject *method(PyObject *x, PyObject *name, PyObject *fallback, PyObject *const *args,

@@ -245,11 +245,9 @@ PyObject *take_room(int nd, npy_intp *dims, PyArray_Descr *descr);
 /* The same for a large result; an array over it, which steals it. */
 PyObject *large_room(int nd, npy_intp *dims, int type);
 PyObject *array_over(PyObject *value);
-/* As `wrap`: an array of ours around NumPy's result of any size, which the caller alone holds; other
-   objects stay as they are. Steals `value`; NULL stays NULL. */
+/* As `wrap`: an array of ours around NumPy's result of any size, or each of a tuple, which the caller
+   alone holds; other objects stay as they are. Steals `value`; NULL stays NULL. */
 PyObject *wrapped(PyObject *value);
-/* The same of each of a tuple. */
-PyObject *wrap_each(PyObject *values, PyObject *(*wrap)(PyObject *));
 /* A leaf over a copy of values that C orders (new). */
 PyObject *copied_leaf(PyArrayObject *value);
 /* As nodes.snapshot (new): the present values of a small array as a node. */

@@ -268,8 +268,35 @@ PyObject *array_over(PyObject *value)
     return x;
 }
 
+static PyObject *wrapped_each(PyObject *values)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(values);
+    PyObject *found = PyTuple_New(count);
+    int are_shared = is_held_beyond(values, 1);
+    for (Py_ssize_t at = 0; found != NULL && at < count; at++) {
+        PyObject *each = PyTuple_GET_ITEM(values, at);
+        if (are_shared) {
+            Py_INCREF(each);
+        }
+        else {
+            PyTuple_SET_ITEM(values, at, NULL); /* `wrapped` looks who holds it */
+        }
+        each = wrapped(each);
+        if (each == NULL) {
+            Py_CLEAR(found);
+            break;
+        }
+        PyTuple_SET_ITEM(found, at, each);
+    }
+    Py_DECREF(values);
+    return found;
+}
+
 PyObject *wrapped(PyObject *value)
 {
+    if (value != NULL && PyTuple_CheckExact(value)) {
+        return wrapped_each(value);
+    }
     if (value == NULL || !IS_REAL(value)) {
         return value;
     }
@@ -284,30 +311,6 @@ PyObject *wrapped(PyObject *value)
     PyObject *x = PyObject_CallOneArg(hooks.wrap, value);
     Py_DECREF(value);
     return x;
-}
-
-PyObject *wrap_each(PyObject *values, PyObject *(*wrap)(PyObject *))
-{
-    Py_ssize_t count = PyTuple_GET_SIZE(values);
-    PyObject *found = PyTuple_New(count);
-    int are_shared = is_held_beyond(values, 1);
-    for (Py_ssize_t at = 0; found != NULL && at < count; at++) {
-        PyObject *each = PyTuple_GET_ITEM(values, at);
-        if (are_shared) {
-            Py_INCREF(each);
-        }
-        else {
-            PyTuple_SET_ITEM(values, at, NULL); /* `wrap` looks whether the caller alone holds it */
-        }
-        each = wrap(each);
-        if (each == NULL) {
-            Py_CLEAR(found);
-            break;
-        }
-        PyTuple_SET_ITEM(found, at, each);
-    }
-    Py_DECREF(values);
-    return found;
 }
 
 PyObject *copied_leaf(PyArrayObject *value)

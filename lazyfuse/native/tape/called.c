@@ -90,5 +90,5 @@ PyObject *call_numpy(PyObject *theirs, PyObject *const *args, Py_ssize_t count, 
         Py_DECREF(result);
         return NULL;
     }
-    return PyTuple_CheckExact(result) ? wrap_each(result, wrapped) : wrapped(result);
+    return wrapped(result);
 }
