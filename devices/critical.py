@@ -123,9 +123,12 @@ _native: Any = None
 def use(native: ModuleType) -> None:
     """Let the native extension put handlers off, also for sections made before."""
     global _native, _put_off, _bring_back, _enter, _leave, _collect_late
-    functions = _catch_up, _finds, _puts, _survive
+    native.section_setup(_main, waiting, _NUMBERS, _catch_up, _finds, _puts, _survive)
+    # later ones go through all objects for it, as the list of all does
+    locked: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
+    freeze = gc.freeze if sys.version_info < (3, 14) and locked else None
     collector = gc.callbacks, gc.get_objects, gc.collect, _BEYOND
-    native.section_setup(_main, waiting, _NUMBERS, *functions, *collector)
+    native.collector_setup(*collector, freeze, gc.unfreeze, gc.get_freeze_count)
     _native, _put_off, _bring_back = native, native.put_off, native.bring_back
     _enter, _leave, _collect_late = native.enter, native.leave, native.collect_late
 

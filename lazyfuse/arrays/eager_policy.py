@@ -144,7 +144,7 @@ def middling_operands(operands: Sequence[ndarray], size: int) -> Rule | None:
     """Arrays that are read once, for a join or a number: at once if they exist on the CPU and are
     not large. To record and to launch takes as long as NumPy's loop.
     """
-    if size > MIDDLING * options.eager_below or devices.current() is not devices.cpu():
+    if size > MIDDLING * options.eager_below or not devices.is_cpu():
         return None
     return MIDDLING_BLOCK if all(is_there(x) for x in operands) else None
 
@@ -160,7 +160,7 @@ def small_product(
         return None
     if all(is_there(x) for x in operands):
         return SMALL
-    if devices.current() is not devices.cpu() or any(map(is_in_chunks, operands)):
+    if not devices.is_cpu() or any(map(is_in_chunks, operands)):
         return None
     largest = max([size_of(each) for each in shapes])
     return MIDDLING_BLOCK if largest <= MIDDLING * options.eager_below else None

@@ -179,10 +179,6 @@ def runs_exactly(op: Op, dtype: np.dtype[Any], first: bool) -> bool:
     return op.is_exact_in_numpy(dtype)
 
 
-def _room() -> Any:
-    return devices.cpu().buffers
-
-
 def _exact_types(op: Op) -> bytes:
     """For each plain dtype, by its number: `eager_limit` where `runs_exactly`, else 0."""
     dtypes = sorted(map(np.dtype, "?bBhHiIlLqQfdgFD"), key=lambda each: each.num)
@@ -210,7 +206,7 @@ if base.COMPILED:  # native/arrays/exported.c does the same for operands with a 
         "lost": lost,
         "real_view": array.real_view,
         "reduce_rows": tuple([base.REDUCTIONS[name][0] for name in ("sum", "max", "min")]),
-        "room": _room,
+        "room": lambda: devices.room(),
         "root": Export,
         "run_counts": numpy_calls.table,
     }.items():

@@ -101,7 +101,7 @@ def snapshot(value: Array) -> Node:
         )
         copy[...] = value
     elif value.nbytes >= _POOLED and value.flags.c_contiguous and value.dtype in CANONICAL:
-        copy = devices.cpu().empty(value.shape, value.dtype)
+        copy = devices.empty(value.shape, value.dtype)
         np.copyto(copy, value)
     else:
         copy = value.copy(order="K")

@@ -291,7 +291,7 @@ def _unwritten(found: Array) -> Any:
         numpy_calls.note_done()  # the next ones are made without a call of Python's
     if found.nbytes < POOLED:
         return wrap(found)
-    return wrap(devices.cpu().empty(found.shape, found.dtype))
+    return wrap(devices.empty(found.shape, found.dtype))
 
 
 @_creates(np.zeros, "created")

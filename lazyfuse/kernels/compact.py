@@ -243,7 +243,7 @@ def _fresh(count: int, dtype: np.dtype[Any]) -> Array:
     """Memory for a result: from the pool, unless it becomes an eager array that owns its memory."""
     if small(count):
         return np.empty(count, dtype)
-    return devices.cpu().empty((count,), dtype)
+    return devices.empty((count,), dtype)
 
 
 # --------------------------------------------------------------------------------------- values

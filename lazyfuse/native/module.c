@@ -176,6 +176,7 @@ static PyMethodDef functions[] = {
     {"collect_late", NONE(section_collect_late), "Do the collection that has waited."},
     {"put_off", NONE(section_put_off), "Let handlers of signals wait."},
     {"section_setup", VARARGS(section_setup), "What sections call: critical.use."},
+    {"collector_setup", collector_setup, METH_VARARGS, "How the collector waits."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -8,7 +8,8 @@ dtype, strides or bits differ; `shrink` drops the statements that a difference d
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import CodeType
@@ -18,6 +19,7 @@ import numpy
 import pytest
 
 import lazyfuse
+from lazyfuse.runtime.capture import conditions
 from tests.programs import wrong_phrases
 
 World = dict[str, Any]
@@ -78,6 +80,21 @@ def attempt(text: str, names: World) -> tuple[str, str] | None:
         # Python shows a class of ours by its bare name
         return type(error).__name__, str(error).replace("numpy.ndarray", "ndarray")
     return None
+
+
+@contextmanager
+def beginning() -> Iterator[None]:
+    """Each statement runs as the first of a process, before evaluations are set up."""
+    def first(text: str, names: World) -> tuple[str, str] | None:
+        if conditions.native is not None:
+            conditions.native.replay_setup(None)
+        return usual(text, names)
+
+    usual = attempt
+    with pytest.MonkeyPatch.context() as patch, lazyfuse.options(plan_after=10**6):
+        for name in (__name__, "tests.programs.deep"):
+            patch.setattr(f"{name}.attempt", first)
+        yield
 
 
 FOREIGN = (

@@ -24,6 +24,7 @@ from lazyfuse.runtime.execution import program_tiers
 from tests import campaign, reached
 from tests.campaign import rounds
 from tests.programs import deep
+from tests.programs.compare import beginning
 from tests.programs.deep import DeepProgram, Kind
 
 ON_OPENCL = os.environ.get("LAZYFUSE_DEVICE", "").startswith("opencl")
@@ -69,6 +70,13 @@ def test_programs_A6(below: int, seeds: range) -> None:
 @pytest.mark.parametrize("below", [0, 16384])
 def test_everything_looked_at_after_each_statement_A6(below: int, seeds: range) -> None:
     explore(Kind(longest=12, each=True), seeds, eager_below=below, tape_after=1)
+
+
+@rounds(40)
+@pytest.mark.parametrize("below", [0, 10])
+def test_programs_at_the_beginning_of_a_process_A6(below: int, seeds: range) -> None:
+    with beginning():
+        explore(Kind(), seeds, eager_below=below)
 
 
 @rounds(20)

@@ -13,7 +13,7 @@ from lazyfuse.runtime.capture import tier_up
 from tests import campaign, reached
 from tests.campaign import rounds
 from tests.programs import moves
-from tests.programs.compare import complain, failure
+from tests.programs.compare import beginning, complain, failure
 
 pytestmark = campaign.TIMEOUT
 
@@ -45,3 +45,9 @@ def test_moves_that_come_round(seeds: range, monkeypatch: pytest.MonkeyPatch) ->
 @rounds(100, 10**5)
 def test_moves_as_users_have_them(seeds: range) -> None:
     _check(seeds)
+
+
+@rounds(100, 10**4)
+def test_moves_at_the_beginning_of_a_process(seeds: range) -> None:
+    with beginning(), config.options(eager_below=0):
+        _check(seeds)

@@ -334,7 +334,7 @@ Offered clock_seconds;
     _(traced) _(storage_of) _(plain_node) _(snapshot)                                              \
     _(called_name) _(calls_counted) _(evaluate_in_full) _(lost) _(export_rule)                     \
     _(numpys_item) _(numpys_matmul)                                                                \
-    _(evaluations_begin) _(number_uses) _(numbers_inside) _(gather_rule) _(takes_numbers)          \
+    _(evaluations_begin) _(evaluations_first) _(number_uses) _(numbers_inside) _(gather_rule) _(takes_numbers)          \
     _(evaluation_error) _(gathered)                                                                \
     /* classes; `scalar`: of lazy ones; `source_location`: errstate's */                           \
     _(node) _(storage) _(root) _(memory) _(layout) _(host_call) _(moves) _(scalar)                 \
@@ -447,6 +447,18 @@ Py_ssize_t slot_offset(PyObject *type, const char *name);
 /* -------------------------------------------------------------------------------------- section */
 
 extern PyTypeObject NoteType, SectionType;
+/* An exception that is set aside; it becomes the context of a later one. */
+typedef struct {
+    PyObject *kind, *value, *trace;
+} Aside;
+void set_aside(Aside *error);
+/* -1 if there is one; then it is raised. */
+int raise_aside(Aside *error);
+/* A section of this thread begins and ends, for the collector: -1 with an exception. */
+int collector_enter(void);
+int collector_leave(void);
+/* The collection that was due in a section, after the last one; an exception that is set stays. */
+void collector_late(void);
 int drop_threads(void);
 /* Enter a section, and leave it; an exception that is set stays. -1: an error. */
 int section_begin(PyObject *section);
@@ -460,6 +472,6 @@ int section_end(PyObject *section);
 int section_lock(PyObject *section);
 int section_unlock(PyObject *section);
 Offered section_setup, section_new_main, section_put_off, section_bring_back, section_enter,
-    section_leave, section_collect_late;
+    section_leave, section_collect_late, collector_setup;
 
 #endif

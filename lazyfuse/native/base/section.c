@@ -32,10 +32,6 @@ typedef struct {
 
 static struct {
     PyObject *waiting, *catch_up, *find, *put, *survive; /* of critical, and of _signal */
-    PyObject *callbacks, *objects, *collect; /* gc.callbacks, gc.get_objects and gc.collect */
-    PyObject *postpone; /* what stands first among the callbacks */
-    PyObject *held[3], *others; /* what the collector looks at; callbacks that wait */
-    long generations; /* that a collection looks at beyond its own */
     PyObject *numbers[SIGNALS];
     Py_ssize_t count; /* of them; 0: before section_setup */
     unsigned long main; /* the thread that runs handlers */
@@ -86,12 +82,7 @@ PyTypeObject NoteType = {
 
 /* ------------------------------------------------------------------------ putting off, and back */
 
-/* An exception that is set aside; it becomes the context of a later one. */
-typedef struct {
-    PyObject *kind, *value, *trace;
-} Aside;
-
-static void set_aside(Aside *error)
+void set_aside(Aside *error)
 {
     Aside found;
     PyErr_Fetch(&found.kind, &found.value, &found.trace);
@@ -114,8 +105,7 @@ static void set_aside(Aside *error)
     *error = found;
 }
 
-/* -1 if there is one; then it is raised. */
-static int raise_aside(Aside *error)
+int raise_aside(Aside *error)
 {
     if (error->kind == NULL) {
         return 0;
@@ -242,117 +232,6 @@ static int bring_back(void)
     return raise_aside(&error);
 }
 
-/* ---------------------------------------------------------------------------- the collector waits */
-
-/* The sections that a thread is in, and the collection that is due after them: its generation + 1. */
-static _Thread_local struct {
-    Py_ssize_t depth;
-    long due;
-} mine;
-
-/* As critical._postpone: all that the collector looks at is held until it has ended. */
-static PyObject *postpone(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
-{
-    if (!mine.depth || count != 2) {
-        Py_RETURN_NONE;
-    }
-    if (!PyUnicode_Check(args[0]) || PyUnicode_CompareWithASCIIString(args[0], "start") != 0) {
-        for (int k = 0; k < 3; k++) {
-            Py_CLEAR(state.held[k]);
-        }
-        Py_RETURN_NONE;
-    }
-    PyObject *number = PyDict_GetItemString(args[1], "generation");
-    long generation = number == NULL ? 2 : PyLong_AsLong(number);
-    mine.due = generation + 1 > mine.due ? generation + 1 : mine.due;
-    if (PyList_GET_SIZE(state.callbacks) > 1 && state.others == NULL) {
-        state.others = PyList_GetSlice(state.callbacks, 1, PY_SSIZE_T_MAX);
-        if (state.others == NULL || PyList_SetSlice(state.callbacks, 1, PY_SSIZE_T_MAX, NULL) < 0) {
-            return NULL;
-        }
-    }
-    for (long k = 0; k < 3 && k <= generation + state.generations; k++) {
-        state.held[k] = PyObject_CallFunction(state.objects, "l", k);
-        if (state.held[k] == NULL) {
-            return NULL;
-        }
-    }
-    Py_RETURN_NONE;
-}
-
-static PyMethodDef postpone_method = {
-    "postpone", (PyCFunction)(void (*)(void))postpone, METH_FASTCALL,
-    "In a section, no collection finds anything.",
-};
-
-/* Begin a section of this thread: -1 with an exception. */
-static int enter(void)
-{
-    PyObject *callbacks = state.callbacks;
-    if (PyList_GET_SIZE(callbacks) == 0 || PyList_GET_ITEM(callbacks, 0) != state.postpone) {
-        for (Py_ssize_t at = PyList_GET_SIZE(callbacks) - 1; at > 0; at--) {
-            if (PyList_GET_ITEM(callbacks, at) == state.postpone &&
-                PyList_SetSlice(callbacks, at, at + 1, NULL) < 0) {
-                return -1;
-            }
-        }
-        if (PyList_Insert(callbacks, 0, state.postpone) < 0) {
-            return -1;
-        }
-    }
-    mine.depth++;
-    return 0;
-}
-
-/* The collection that was due in a section; an exception that is set stays. */
-static void collect_late(void)
-{
-    Aside error = {NULL, NULL, NULL};
-    long generation = mine.due - 1;
-    PyObject *others = state.others;
-    mine.due = 0;
-    state.others = NULL;
-    set_aside(&error);
-    if (others != NULL) {
-        PyList_SetSlice(state.callbacks, 1, 1, others);
-        Py_DECREF(others);
-    }
-    if (PyGC_IsEnabled()) { /* what the youngest generation held is in the next one */
-        Py_XDECREF(PyObject_CallFunction(state.collect, "l", generation > 0 ? generation : 1));
-    }
-    set_aside(&error);
-    raise_aside(&error);
-}
-
-PyObject *section_enter(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
-{
-    return enter() < 0 ? NULL : Py_NewRef(Py_None);
-}
-
-/* End a section of this thread: -1 with an exception. */
-static int leave(void)
-{
-    if (mine.depth == 0) {
-        PyErr_SetString(PyExc_RuntimeError, "this thread has not entered the section");
-        return -1;
-    }
-    mine.depth--;
-    return 0;
-}
-
-PyObject *section_leave(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
-{
-    return leave() < 0 ? NULL : Py_NewRef(Py_None);
-}
-
-PyObject *section_collect_late(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
-{
-    if (mine.due && !mine.depth) {
-        collect_late();
-    }
-    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
-}
-
 PyObject *section_put_off(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
 {
     return put_off() < 0 ? NULL : Py_NewRef(Py_None);
@@ -363,17 +242,13 @@ PyObject *section_bring_back(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(no
     return bring_back() < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-/* section_setup(main, waiting, numbers, catch_up, find, put, survive, callbacks, objects, collect,
-   generations): see critical.use. */
+/* section_setup(main, waiting, numbers, catch_up, find, put, survive): see critical.use. */
 PyObject *section_setup(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *waiting, *numbers, *catch_up, *finds, *puts, *survive, *callbacks, *objects;
-    PyObject *collect;
+    PyObject *waiting, *numbers, *catch_up, *finds, *puts, *survive;
     unsigned long thread;
-    long generations;
-    if (!PyArg_ParseTuple(args, "kO!O!OO!OOO!OOl", &thread, &PyList_Type, &waiting, &PyTuple_Type,
-                          &numbers, &catch_up, &PyCFunction_Type, &finds, &puts, &survive,
-                          &PyList_Type, &callbacks, &objects, &collect, &generations)) {
+    if (!PyArg_ParseTuple(args, "kO!O!OO!OO", &thread, &PyList_Type, &waiting, &PyTuple_Type,
+                          &numbers, &catch_up, &PyCFunction_Type, &finds, &puts, &survive)) {
         return NULL;
     }
     if (PyTuple_GET_SIZE(numbers) > SIGNALS || PyCFunction_GET_FLAGS(finds) != METH_O) {
@@ -385,14 +260,6 @@ PyObject *section_setup(PyObject *Py_UNUSED(module), PyObject *args)
     Py_XSETREF(state.find, Py_NewRef(finds));
     Py_XSETREF(state.put, Py_NewRef(puts));
     Py_XSETREF(state.survive, Py_NewRef(survive));
-    Py_XSETREF(state.callbacks, Py_NewRef(callbacks));
-    Py_XSETREF(state.objects, Py_NewRef(objects));
-    Py_XSETREF(state.collect, Py_NewRef(collect));
-    Py_XSETREF(state.postpone, PyCFunction_New(&postpone_method, NULL));
-    if (state.postpone == NULL) {
-        return NULL;
-    }
-    state.generations = generations;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(numbers); i++) {
         Py_XSETREF(state.numbers[i], Py_NewRef(PyTuple_GET_ITEM(numbers, i)));
     }
@@ -494,7 +361,7 @@ int section_lock(PyObject *section)
     if (drop_threads() < 0 || of_lock(self->take) < 0) {
         return -1;
     }
-    if (enter() < 0) {
+    if (collector_enter() < 0) {
         of_lock(self->give);
         return -1;
     }
@@ -532,16 +399,14 @@ int section_begin(PyObject *section)
 /* Ends a section, and what has put the handlers off. */
 static int end(PyObject *section, int handles)
 {
-    if (leave() < 0) {
+    if (collector_leave() < 0) {
         return -1;
     }
     of_lock(((Section *)section)->give);
     if (handles) {
         bring_back();
     }
-    if (mine.due && !mine.depth) {
-        collect_late();
-    }
+    collector_late();
     return PyErr_Occurred() ? -1 : 0;
 }
 

@@ -105,6 +105,11 @@ PyObject *asked;
 
 PyObject *replay_setup(PyObject *Py_UNUSED(module), PyObject *given)
 {
+    if (given == Py_None) { /* as at the beginning of a process */
+        Py_CLEAR(asked);
+        first_seconds = 0;
+        Py_RETURN_NONE;
+    }
     if (!PyTuple_CheckExact(given) || PyTuple_GET_SIZE(given) != ASKED_FIELDS) {
         PyErr_SetString(PyExc_TypeError, "replay_setup: expected what evaluations ask for");
         return NULL;

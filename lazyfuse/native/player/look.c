@@ -1,8 +1,12 @@
 /* An evaluation, from the call on. What was done before is done again without a call of Python's:
-   by a captured run (again.c), or, while a structure is fresh, by NumPy's loops (plain.c). All else
-   is `evaluate.in_full`'s. */
+   by a captured run (again.c), or, while a structure is fresh, by NumPy's loops (plain.c). So are
+   the first evaluations of a process, before Python has set up anything. All else is
+   `evaluate.in_full`'s. */
 
 #include "replay.h"
+
+/* Elements of all operations of an evaluation from which it is planned at once. */
+enum { LARGEST = 1 << 22 };
 
 int is_set_up(void)
 {
@@ -12,9 +16,30 @@ int is_set_up(void)
     return asked != NULL;
 }
 
+double first_seconds;
+
+/* The rule that counts an evaluation before anything is set up (new); NULL: there is none such,
+   perhaps with an exception. */
+static PyObject *first_rule(void)
+{
+    PyObject *spent = asked != NULL || hooks.evaluations_first == NULL ? NULL
+        : PyFloat_FromDouble(first_seconds);
+    PyObject *rule = spent == NULL ? NULL : PyObject_CallOneArg(hooks.evaluations_first, spent);
+    Py_XDECREF(spent);
+    if (rule == Py_None || (rule != NULL && asked != NULL)) {
+        Py_CLEAR(rule);
+    }
+    return rule;
+}
+
 int is_alone(void)
 {
-    return is_set_up() && is_none(ASKED(CONCURRENCY), name_busy) &&
+    PyObject *rule = first_rule();
+    if (rule != NULL) {
+        Py_DECREF(rule);
+        return 1;
+    }
+    return !PyErr_Occurred() && is_set_up() && is_none(ASKED(CONCURRENCY), name_busy) &&
            is_none(ASKED(CONCURRENCY), name_share) && is_none(ASKED(STAND_INS), name_active) &&
            PyDict_GetItemWithError(ASKED(EVALUATE), name_chunked) == Py_None;
 }
@@ -72,7 +97,7 @@ int plain_again(PyObject *key, PyObject *roots, PyObject *rule, PyObject *record
     double began = seconds_now();
     int done = -1;
     if (busy_begin() == 0) {
-        done = plain_run(roots);
+        done = plain_run(roots, NPY_MAX_INTP);
         done = busy_end() < 0 ? -1 : done;
     }
     if (done > 0) {
@@ -106,6 +131,27 @@ static PyObject *pending_of(PyObject *nodes)
     return found;
 }
 
+/* An evaluation before anything is set up, by NumPy's loops: 1, 0 where it is to be set up, -1: an
+   error. */
+static int first_run(PyObject *roots, PyObject *rule)
+{
+    PyObject *counted = first_rule();
+    if (counted == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    double began = seconds_now();
+    int done = ignored_errors() < 0 ? 0 : plain_run(roots, LARGEST);
+    first_seconds += seconds_now() - began;
+    if (done > 0) {
+        PyObject *recorded = recorded_here();
+        done = recorded != NULL && count_done(counted, rule, 1) == 0 &&
+               reset_recorded(recorded) >= 0 ? 1 : -1;
+        Py_XDECREF(recorded);
+    }
+    Py_DECREF(counted);
+    return done;
+}
+
 /* Under the lock: 1, or -1 with an exception. */
 static int evaluate_here(PyObject *nodes, PyObject *rule)
 {
@@ -113,6 +159,11 @@ static int evaluate_here(PyObject *nodes, PyObject *rule)
     if (roots == NULL || PyList_GET_SIZE(roots) == 0) {
         Py_XDECREF(roots);
         return roots == NULL ? -1 : 1;
+    }
+    int first = asked == NULL ? first_run(roots, rule) : 0;
+    if (first != 0) {
+        Py_DECREF(roots);
+        return first;
     }
     int is_overdue = 0;
     PyObject *recorded = recorded_here(), *done = NULL;
@@ -179,9 +230,9 @@ PyObject *evaluate_nodes(PyObject *Py_UNUSED(module), PyObject *const *args, Py_
             : PyObject_Vectorcall(hooks.evaluate_in_full, args, 2, NULL);
     }
     int done = 0;
-    if (PyList_GET_SIZE(roots) > 0 && (done = section_begin(ASKED(QUIET))) == 0) {
+    if (PyList_GET_SIZE(roots) > 0 && (done = section_begin(hooks.quiet)) == 0) {
         done = evaluate_here(args[0], args[1]);
-        done = section_end(ASKED(QUIET)) < 0 ? -1 : done;
+        done = section_end(hooks.quiet) < 0 ? -1 : done;
     }
     Py_DECREF(roots);
     return done < 0 ? NULL : Py_NewRef(Py_None);

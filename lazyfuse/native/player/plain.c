@@ -1,5 +1,5 @@
 /* Pending nodes by NumPy's own loops, without a plan: a structure that is fresh, and was run so
-   before (runtime/scheduling/fresh.py). What only one operation reads is never stored: the
+   before (runtime/scheduling/fresh.py), or the first of a process. What only one operation reads is never stored: the
    operations go block by block, as expressions do. */
 
 #include "expressions.h"
@@ -133,6 +133,32 @@ static PyObject *by_numpy(PyObject *node, const Table *table, PyObject **values)
     return found;
 }
 
+/* What a view reads gets a value. */
+static void keep_below(PyObject *view, const Table *table, char *stored)
+{
+    PyObject *node = view;
+    while (NODE(node, op) == hooks.view_op && NODE(node, value) == Py_None) {
+        node = PyTuple_GET_ITEM(NODE(node, src), 0);
+    }
+    stored[place_of(table, node)] |= NODE(node, value) == Py_None;
+}
+
+/* How many elements pending nodes have that are computed; at most NPY_MAX_INTP. */
+static npy_intp work_of(PyObject *order)
+{
+    double work = 0;
+    for (Py_ssize_t at = 0; at < PyList_GET_SIZE(order); at++) {
+        PyObject *node = PyList_GET_ITEM(order, at), *shape = NODE(node, shape);
+        int computed = NODE(node, value) == Py_None && NODE(node, op) != hooks.view_op;
+        double size = computed;
+        for (Py_ssize_t axis = 0; axis < PyTuple_GET_SIZE(shape); axis++) {
+            size *= (double)PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, axis));
+        }
+        work += size;
+    }
+    return work < (double)NPY_MAX_INTP ? (npy_intp)work : NPY_MAX_INTP;
+}
+
 /* What nodes are, in their order; `stored`: those that get a value. 1: all of them, 0: NumPy does
    it in another way, -1: an error. */
 static int evaluate_all(PyObject *order, const Table *table, PyObject **values, char *stored)
@@ -157,8 +183,15 @@ static int evaluate_all(PyObject *order, const Table *table, PyObject **values, 
         int is_held = entry->root || is_held_beyond(node, entry->edges + 1);
         if (NODE(node, op) == hooks.view_op) {
             PyObject **of = &values[place_of(table, PyTuple_GET_ITEM(src, 0))];
-            int fine = is_held ? 0 : settle(of); /* a held one has memory of its own */
-            values[at] = fine > 0 ? view_of(NODE(node, arg), *of) : NULL;
+            values[at] = settle(of) > 0 ? view_of(NODE(node, arg), *of) : NULL;
+            if (entry->root && values[at] != NULL) { /* its memory is its own */
+                Py_SETREF(values[at], IS_REAL(values[at])
+                    ? PyArray_NewCopy((PyArrayObject *)values[at], NPY_CORDER) : NULL);
+            }
+            if (is_held && !entry->root) { /* it stays pending, on a value that is there */
+                keep_below(node, table, stored);
+                is_held = 0;
+            }
         }
         else if ((values[at] = operation_of(node, given, count)) == NULL && !PyErr_Occurred()) {
             values[at] = by_numpy(node, table, values);
@@ -177,7 +210,7 @@ static int evaluate_all(PyObject *order, const Table *table, PyObject **values, 
     return 1;
 }
 
-int plain_run(PyObject *roots)
+int plain_run(PyObject *roots, npy_intp most)
 {
     Table table;
     Stack stack = {NULL, 0, 0};
@@ -186,7 +219,7 @@ int plain_run(PyObject *roots)
     PyObject *order = PyList_Check(roots) ? PyList_New(0) : NULL, *none = PyTuple_New(0);
     table_begin(&table);
     int done = order == NULL || none == NULL || order_nodes(roots, order, &table, &stack) < 0 ? -1
-        : PyList_GET_SIZE(order) <= NODES;
+        : PyList_GET_SIZE(order) <= NODES && work_of(order) <= most;
     PyMem_Free(stack.items);
     if (done > 0) {
         done = evaluate_all(order, &table, values, stored);

@@ -93,12 +93,14 @@ int is_unseen(PyObject *array, Py_ssize_t owners);
 extern PyObject *asked;
 enum {
     PERMISSION, CONCURRENCY, SPANS, TOTALS, STAND_INS, EVALUATE, OFFLOAD, TABLE, WATCHED, FRESH,
-    GO_ON, MODES, WITHIN, AT_HOME, STATE, AT_FIRST, CHEAP, CHOICES, CHOSEN, NOTE_ELIDED, QUIET,
+    GO_ON, MODES, WITHIN, AT_HOME, STATE, AT_FIRST, CHEAP, CHOICES, CHOSEN, NOTE_ELIDED,
     WARN, ASKED_FIELDS
 };
 #define ASKED(which) PyTuple_GET_ITEM(asked, which)
 
-/* Whether it has, asked for at the first evaluation. */
+/* What the evaluations before have taken, by NumPy's loops. */
+extern double first_seconds;
+/* Whether it has, asked for at the first evaluation that needs it. */
 int is_set_up(void);
 /* Whether a name of a module is zero or false. */
 int is_none(PyObject *names, PyObject *name);

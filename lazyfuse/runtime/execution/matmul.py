@@ -193,7 +193,7 @@ def product(first: Array, second: Array) -> Array | None:
         return None
     stack = first.shape[:-2] or second.shape[:-2]
     shape = (*stack, first.shape[-2], second.shape[-1])
-    result: Array = devices.cpu().empty(shape, first.dtype)
+    result: Array = devices.empty(shape, first.dtype)
     if stack:
         count = size_of(stack)
         items = [x.reshape(-1, *x.shape[-2:]) for x in (*arrays, result)]
@@ -299,7 +299,7 @@ def _in_pool(call: Any, first: Array, second: Array) -> Array:
     is_matrix = first.ndim == second.ndim == 2 and first.shape[1] == second.shape[0]
     if not is_matrix or first.dtype != second.dtype or first.dtype.kind not in "fc":
         return call(first, second)  # type: ignore[no-any-return]
-    out = devices.cpu().empty((first.shape[0], second.shape[1]), first.dtype)
+    out = devices.empty((first.shape[0], second.shape[1]), first.dtype)
     return call(first, second, out=out)  # type: ignore[no-any-return]
 
 

@@ -208,7 +208,7 @@ def verdict(call: HostCall) -> Verdict:
 
 def empty(shape: tuple[int, ...], dtype: Any) -> Array:
     """An uninitialised array for a routine's result, in reused memory if it is large."""
-    return devices.cpu().empty(shape, np.dtype(dtype))
+    return devices.empty(shape, np.dtype(dtype))
 
 
 def blocks(count: int, length: int) -> tuple[Array, Array]:

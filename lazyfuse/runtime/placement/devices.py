@@ -61,6 +61,11 @@ def is_default_cpu() -> bool:
     return not (innermost.get() or config.options.device) and offload.always_cpu()
 
 
+def is_cpu() -> bool:
+    """Whether `current` is the CPU; mostly that needs no device, which takes 10 ms to make."""
+    return not names_another() or current() is cpu()
+
+
 def names_another() -> bool:
     """Whether the user named a device other than the CPU."""
     return (innermost.get() or config.options.device) not in AT_HOME
@@ -87,18 +92,22 @@ def cpu() -> CPU:
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Memory of the CPU's pool, which is there before the device: that takes 10 ms to make."""
-    device: Any = _found.get("cpu")
-    pool = buffers.first(config.options.pool_limit) if device is None else device
-    found: Array = pool.empty(shape, dtype)
+    """Memory of the CPU's pool."""
+    found: Array = room().empty(shape, dtype)
     return found
+
+
+def room() -> buffers.BufferPool:
+    """The CPU's pool, which is there before the device: that takes 10 ms to make."""
+    device: Any = _found.get("cpu")
+    return buffers.first(config.options.pool_limit) if device is None else device.buffers
 
 
 def copied(value: Array) -> Array:
     """A copy in the same memory order; pooled memory for large ones, since new pages are slow."""
     if not value.flags.c_contiguous:
         return value.copy(order="K")
-    found = cpu().empty(value.shape, value.dtype)
+    found = empty(value.shape, value.dtype)
     np.copyto(found, value)
     return found
 

@@ -160,11 +160,33 @@ def _set_up() -> None:
         (
             vars(conditions), vars(concurrency), vars(spans), report.totals, vars(stand_ins),
             globals(), vars(offload), evaluations.kept, elision.watched, fresh.by_key,
-            native_replay.go_on, rules, hardware.innermost, hardware.AT_HOME, _state,
+            _go_on, rules, hardware.innermost, hardware.AT_HOME, _state,
             decisions.FRESH, decisions.CHEAP, co_evaluation.choices, elision.chosen, _note_elided,
-            quiet, fp_flags.warn_for_all,
+            fp_flags.warn_for_all,
         )
     )  # fmt: skip
+
+
+def _first(seconds: float) -> Rule | None:
+    """Whether C may try NumPy's loops on an evaluation before anything is set up (native/player/
+    look.c), and the rule that counts it. `seconds`: what such evaluations have taken so far.
+
+    The modules of plans take some 30 ms to import: a script that is done earlier does without.
+    """
+    options = config.options
+    if concurrency.busy or concurrency.share or chunked is not None:
+        return None
+    if seconds * 1e3 >= options.plan_after or not options.fusion or options.fusion_max_length:
+        return None
+    if not conditions.may_capture() or hardware.names_another():
+        return None
+    if not late_modules.is_late(stand_ins) and stand_ins.active:
+        return None
+    return None if options.report else decisions.FRESH
+
+
+def _go_on(*run: Any) -> conditions.Raised:
+    return native_replay.go_on(*run)  # its modules are for plans: fresh structures do without
 
 
 def _state() -> int:
@@ -308,6 +330,7 @@ def use_native(native: Any) -> None:
     global note_recorded, evaluate
     native.bind("evaluate_in_full", in_full)
     native.bind("evaluations_begin", _set_up)
+    native.bind("evaluations_first", _first)
     evaluate = native.evaluate
     use(native)
     conditions.native = flush.native = native

@@ -5,9 +5,9 @@ runs until the compiler's process has a program, is no faster than NumPy in half
 script that is done in fifty milliseconds had better be NumPy's. So each structure has a count of
 the time that NumPy has spent on it, and is planned once that exceeds `plan_after`.
 
-Only structures whose operations have NumPy's bits in every tier, and that write nothing in place,
-are NumPy's at first: no bit depends on when a structure is planned. Owns the counts; evaluate.py
-asks.
+Only structures whose operations have NumPy's bits in every tier are NumPy's at first: no bit
+depends on when a structure is planned. Updates write into copies of blocks, as long as that is
+little work. Owns the counts; evaluate.py asks.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ import numpy as np
 
 from lazyfuse.codegen.graph import interpret
 from lazyfuse.codegen.graph.linearize import Recording
-from lazyfuse.codegen.graph.node import Node
+from lazyfuse.codegen.graph.node import HostCall, Node
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.lowering.kernel import PIECES
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.config import on_any_change, options
 from lazyfuse.devices.caches import memo
+from lazyfuse.late_modules import is_late
 from lazyfuse.runtime.capture.conditions import Raised
 from lazyfuse.runtime.events import counters, spans
 from lazyfuse.runtime.events.decisions import FRESH
@@ -94,7 +95,7 @@ def _additions(node: Node, held: bool) -> float:
         return op.cost * size_of(source.shape) if op.is_exact(source.dtype) else -1
     if op.kind == "host":
         return CALL * sum([size_of(source.shape) for source in node.src])
-    return size_of(node.shape) if op is ops.FULL else -1
+    return size_of(node.shape) if op is ops.FULL or op.kind in ("index", "update") else -1
 
 
 def _is_view(op: Op) -> bool:
@@ -115,12 +116,16 @@ def remember(key: bytes, recording: Recording) -> None:
 
 
 def one(node: Node, values: list[Array]) -> Array | None:
-    """A node's value by NumPy; None if floating-point exceptions arose. For C."""
+    """A node's value by NumPy; None if floating-point exceptions arose, or it is not NumPy's at
+    first. For C.
+    """
     if node.op.name in PIECES:  # a part of its source in NumPy: sums would follow another order
+        return None
+    if not 0 <= _additions(node, False) < LARGEST:
         return None
     with fp_flags.collecting() as flags:
         found = interpret.run_node(
-            node.op, routine.native_kernel(node.arg) if node.op is ops.HOST else node.arg,
+            node.op, _call(node.arg) if node.op is ops.HOST else node.arg,
             node.shape, node.dtype, node.perm, values, [None] * len(values),
         )  # fmt: skip
     return None if flags.bits else found
@@ -167,7 +172,7 @@ def run_node(node: Node, spent: Array | None = None) -> int:
                 found = concurrency.call_unlocked(op.ufunc, *values, out=out)
             else:
                 perms = [source.perm for source in node.src]
-                arg = node.arg if op is not ops.HOST else routine.native_kernel(node.arg)
+                arg = node.arg if op is not ops.HOST else _call(node.arg)
                 product = op.kind == "contract"  # elsewhere its module is of no use
                 found = concurrency.numpys(op, arg)(
                     matmul.run_node if product else interpret.run_node,
@@ -181,6 +186,11 @@ def run_node(node: Node, spent: Array | None = None) -> int:
     node.src = ()
     counters.ran_single(node, span=span)
     return flags.bits
+
+
+def _call(call: HostCall) -> HostCall:
+    """A recorded call of NumPy's: by our loops, once something has needed them."""
+    return call if is_late(routine) else routine.native_kernel(call)
 
 
 class _Spent:
