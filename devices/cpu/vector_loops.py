@@ -1,10 +1,11 @@
 """Loops over whole arrays that call the mathematical functions of compiled programs.
 
-Blocked NumPy uses them instead of NumPy's own functions while a kernel's program is being
-compiled, so an element's bits are the same before and after. llvmlite alone makes one loop
-per function and precision in a few milliseconds; the disk keeps them. As everywhere
-(vector_math.py), full vectors go to a SIMD version, and the rest to the same version on vectors
-of copies.
+Blocked NumPy, and NumPy where a structure is fresh, use them instead of NumPy's own functions
+while a kernel's program is being compiled, so an element's bits are the same before and after. The
+native extension has a loop for the C library's SIMD versions (native/base/vectors.c); for what else
+there is llvmlite alone makes one per function and precision in a few milliseconds, and the disk
+keeps them. As everywhere (vector_math.py), full vectors go to a SIMD version, and the rest to the
+same version on vectors of copies.
 Text of language "numpy" calls them by the names that text of language "numba" uses: `vm_exp` (f8),
 `vmf_exp` (f4), as `flags |= vm_exp(target, scratch, operand)`.
 """
@@ -14,18 +15,22 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..base import Array, Source
-from ..caches import Group
+from ..caches import Group, cached
 from ..pools import object_code, own_math, vector_math
-from ..pools.object_code import ENTRY, Loaded
-from .launch import address_of
-from .llvm_text import flag_text
+from . import launch
+from . import llvm_text as texts
+
+if TYPE_CHECKING:
+    from ..pools.object_code import Loaded
 
 Loop = Callable[..., int]
+native: Any = None
+"""The native extension, whose loop calls SIMD functions; None: llvmlite makes all loops."""
 _CALL = re.compile(r"\bvm(f?)_(\w+)\(")
 
 
@@ -59,21 +64,63 @@ class VectorLoops:
         return loop
 
     def _make(self, name: str) -> Loop:
-        prefix, function = name.split("_")
-        size = 4 if prefix == "vmf" else 8
+        if (found := ready(name)) is not None:
+            return found
+        function, size = _parts(name)
         cpu, features = object_code.target()
         text = llvm_text(function, size, features)
         source = Source("llvm", name, text, 0, (), ())
-        return _wrapped(self._load(source, lambda text: emit(text, cpu, features)), function, size)
+        return _loaded(self._load(source, lambda text: emit(text, cpu, features)), function, size)
 
 
-def _wrapped(loaded: Loaded, name: str, size: int) -> Loop:
-    arity = vector_math.ARITY[name]
-    pointers = [ctypes.c_void_p] * (1 + arity)
+def _parts(name: str) -> tuple[str, int]:
+    """The function and the size of its numbers."""
+    prefix, function = name.split("_")
+    return function, 4 if prefix == "vmf" else 8
+
+
+def use(extension: Any) -> None:
+    """Run the C library's SIMD functions by the native extension from now on."""
+    global native
+    native = extension
+    ready.cache_clear()
+
+
+@cached(128, "addresses in a library")
+def ready(name: str) -> Loop | None:
+    """A loop that nothing has to be compiled for; None: there is none."""
+    function, size = _parts(name)
+    if native is None:
+        return None
+    features = native.vector_features()
+    symbol, lanes = vector_math.vector_symbol(function, size, features)
+    if not symbol or own_math.serves(function, size, features):
+        return None
+    address = vector_math.address(vector_math.libmvec(), symbol)
+    run, arity = native.vector_run, vector_math.ARITY[function]
+
+    def called(target: Array, *given: Array) -> int:
+        flags: int = run(address, size, lanes, arity, target, given[0], given[-1])
+        return flags
+
+    return _wrapped(called, size)
+
+
+def _loaded(loaded: Loaded, name: str, size: int) -> Loop:
+    pointers = [ctypes.c_void_p] * (1 + vector_math.ARITY[name])
     run = ctypes.CFUNCTYPE(ctypes.c_int32, *pointers, ctypes.c_int64)(loaded.address)
+
+    def called(*arrays: Array, loaded: Loaded = loaded) -> int:
+        flags: int = run(*map(launch.address_of, arrays), arrays[0].size)
+        return flags
+
+    return _wrapped(called, size)
+
+
+def _wrapped(run: Callable[..., int], size: int) -> Loop:
     dtype = np.dtype(f"f{size}")
 
-    def loop(target: Array, scratch: Any, *operands: Array, loaded: Loaded = loaded) -> int:
+    def loop(target: Array, scratch: Any, *operands: Array) -> int:
         """Compute into `target`; the IEEE flags that were raised."""
         dense = target
         if target.dtype != dtype or not target.flags.c_contiguous:
@@ -89,7 +136,7 @@ def _wrapped(loaded: Loaded, name: str, size: int) -> Loop:
                 np.copyto(copy, operand, casting="unsafe")
                 operand = copy
             held.append(operand)
-        flags: int = run(*map(address_of, held), dense.size)
+        flags = run(*held)
         if dense is not target:
             np.copyto(target, dense, casting="unsafe")
         return flags
@@ -141,7 +188,7 @@ def llvm_text(name: str, size: int, features: str) -> str:
     callee, lanes = (symbol, lanes) if symbol else (vector_math.scalar_name(name, size), 1)
     vector = f"<{lanes} x {kind}>" if symbol else kind
     inputs = range(arity)
-    clear, flags, fenv = flag_text()
+    clear, flags, fenv = texts.flag_text()
     declarations = f"declare {vector} @{callee}({', '.join([vector] * arity)})\n{fenv}"
     if own_math.serves(name, size, features) and symbol:
         declarations = f"{own_math.text(name)}\n{fenv}"
@@ -181,7 +228,7 @@ def llvm_text(name: str, size: int, features: str) -> str:
     ]
     return _TEXT.format(
         declarations=declarations,
-        entry=ENTRY,
+        entry=object_code.ENTRY,
         parameters=", ".join(["ptr %out", *(f"ptr %a{k}" for k in inputs)]),
         clear=clear,
         mask=-lanes,

@@ -176,7 +176,9 @@ static PyMethodDef functions[] = {
     {"collect_late", NONE(section_collect_late), "Do the collection that has waited."},
     {"put_off", NONE(section_put_off), "Let handlers of signals wait."},
     {"section_setup", VARARGS(section_setup), "What sections call: critical.use."},
-    {"collector_setup", collector_setup, METH_VARARGS, "How the collector waits."},
+    {"vector_features", NONE(vector_features), "What the processor has for SIMD functions."},
+    {"vector_run", VARARGS(vector_run), "A loop that calls a SIMD function."},
+    {"collector_setup", VARARGS(collector_setup), "How the collector waits."},
     {NULL, NULL, 0, NULL},
 };
 

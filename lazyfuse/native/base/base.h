@@ -372,7 +372,7 @@ extern Bindings hooks;
     _(general_outer, "_general_outer") _(general_reduceat, "_general_reduceat")                    \
     _(append, "append") _(pop, "pop") _(keeping, "keeping") _(release, "release")                  \
     _(reserve, "reserve") _(may_capture, "_may_capture") _(busy, "busy") _(on, "on")               \
-    _(reset, "reset") _(choice, "choice") _(elided, "elided") _(share, "share")                    \
+    _(reset, "reset") _(choice, "choice") _(cost, "cost") _(elided, "elided") _(share, "share")                    \
     _(active, "active") _(chunked, "chunked") _(pending, "pending")                                \
     _(rematerialised, "rematerialised") _(found, "found") _(state, "_state") _(calls, "calls")     \
     _(op, "op") _(rule, "rule") _(entered, "entered") _(compiled_turns, "compiled_turns")          \
@@ -443,6 +443,9 @@ enum { LAYOUT_OFFSET, LAYOUT_SHAPE, LAYOUT_STRIDES, LAYOUT_FIELDS };
 
 /* Where a slot of a Python class lies; -1 with an exception if it is none. */
 Py_ssize_t slot_offset(PyObject *type, const char *name);
+
+/* Loops over dense arrays that call SIMD functions of the C library; what the processor has. */
+Offered vector_run, vector_features;
 
 /* -------------------------------------------------------------------------------------- section */
 

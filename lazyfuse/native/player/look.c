@@ -5,8 +5,10 @@
 
 #include "replay.h"
 
-/* Elements of all operations of an evaluation from which it is planned at once. */
-enum { LARGEST = 1 << 22 };
+#include <math.h>
+
+/* Additions of one evaluation from which it is planned at once: as fresh.LARGEST. */
+enum { LARGEST = 1 << 24 };
 
 int is_set_up(void)
 {
@@ -97,7 +99,7 @@ int plain_again(PyObject *key, PyObject *roots, PyObject *rule, PyObject *record
     double began = seconds_now();
     int done = -1;
     if (busy_begin() == 0) {
-        done = plain_run(roots, NPY_MAX_INTP);
+        done = plain_run(roots, HUGE_VAL);
         done = busy_end() < 0 ? -1 : done;
     }
     if (done > 0) {

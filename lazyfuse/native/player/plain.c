@@ -50,18 +50,16 @@ static PyObject *number_of(PyObject *value)
 static PyObject *value_of(PyObject *node)
 {
     PyArrayObject *value = (PyArrayObject *)NODE(node, value);
-    if (NODE(node, resident) != Py_None || !IS_REAL(value) || NODE(node, perm) != Py_None ||
-        plain_type(value) < 0) {
+    if (NODE(node, resident) != Py_None || !IS_REAL(value) || plain_type(value) < 0) {
         return NULL;
     }
-    return PyArray_NDIM(value) == 0 ? number_of(Py_NewRef(value))
-        : PyArray_IS_C_CONTIGUOUS(value) ? Py_NewRef(value) : NULL;
+    return PyArray_NDIM(value) == 0 ? number_of(Py_NewRef(value)) : Py_NewRef(value);
 }
 
 /* A part of a value that lies in C order (new); NULL as above. */
 static PyObject *view_of(PyObject *layout, PyObject *of)
 {
-    if (!IS_REAL(of) || !IS_LAYOUT(layout)) {
+    if (!IS_REAL(of) || !IS_LAYOUT(layout) || !PyArray_IS_C_CONTIGUOUS((PyArrayObject *)of)) {
         return NULL;
     }
     PyArrayObject *whole = (PyArrayObject *)of;
@@ -143,20 +141,25 @@ static void keep_below(PyObject *view, const Table *table, char *stored)
     stored[place_of(table, node)] |= NODE(node, value) == Py_None;
 }
 
-/* How many elements pending nodes have that are computed; at most NPY_MAX_INTP. */
-static npy_intp work_of(PyObject *order)
+/* The work of the operations in additions, apart from those that `fresh.one` is asked for; -1: an
+   error. */
+static double work_of(PyObject *order)
 {
     double work = 0;
     for (Py_ssize_t at = 0; at < PyList_GET_SIZE(order); at++) {
         PyObject *node = PyList_GET_ITEM(order, at), *shape = NODE(node, shape);
-        int computed = NODE(node, value) == Py_None && NODE(node, op) != hooks.view_op;
-        double size = computed;
+        if (NODE(node, value) != Py_None || NODE(node, op) == hooks.view_op) {
+            continue;
+        }
+        PyObject *cost = PyObject_GetAttr(NODE(node, op), name_cost);
+        double size = cost == NULL ? -1 : PyFloat_AsDouble(cost);
+        Py_XDECREF(cost);
         for (Py_ssize_t axis = 0; axis < PyTuple_GET_SIZE(shape); axis++) {
             size *= (double)PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, axis));
         }
         work += size;
     }
-    return work < (double)NPY_MAX_INTP ? (npy_intp)work : NPY_MAX_INTP;
+    return PyErr_Occurred() ? -1 : work;
 }
 
 /* What nodes are, in their order; `stored`: those that get a value. 1: all of them, 0: NumPy does
@@ -173,7 +176,9 @@ static int evaluate_all(PyObject *order, const Table *table, PyObject **values, 
             continue;
         }
         Py_ssize_t count = PyTuple_CheckExact(src) ? PyTuple_GET_SIZE(src) : 0;
-        if (count < 1 || NODE(node, resident) != Py_None || NODE(node, perm) != Py_None) {
+        int is_view = NODE(node, op) == hooks.view_op, is_turned = NODE(node, perm) != Py_None;
+        if (count < 1 || NODE(node, resident) != Py_None ||
+            (is_view && is_turned && entry->root)) {
             return 0;
         }
         for (Py_ssize_t k = 0; k < count && count <= 2; k++) {
@@ -181,7 +186,7 @@ static int evaluate_all(PyObject *order, const Table *table, PyObject **values, 
             given[k] = values[place_of(table, source)];
         }
         int is_held = entry->root || is_held_beyond(node, entry->edges + 1);
-        if (NODE(node, op) == hooks.view_op) {
+        if (is_view) {
             PyObject **of = &values[place_of(table, PyTuple_GET_ITEM(src, 0))];
             values[at] = settle(of) > 0 ? view_of(NODE(node, arg), *of) : NULL;
             if (entry->root && values[at] != NULL) { /* its memory is its own */
@@ -193,8 +198,11 @@ static int evaluate_all(PyObject *order, const Table *table, PyObject **values, 
                 is_held = 0;
             }
         }
-        else if ((values[at] = operation_of(node, given, count)) == NULL && !PyErr_Occurred()) {
-            values[at] = by_numpy(node, table, values);
+        else {
+            values[at] = is_turned ? NULL : operation_of(node, given, count);
+            if (values[at] == NULL && !PyErr_Occurred()) {
+                values[at] = by_numpy(node, table, values);
+            }
         }
         if (values[at] == NULL) {
             return PyErr_Occurred() ? -1 : 0;
@@ -210,7 +218,7 @@ static int evaluate_all(PyObject *order, const Table *table, PyObject **values, 
     return 1;
 }
 
-int plain_run(PyObject *roots, npy_intp most)
+int plain_run(PyObject *roots, double most)
 {
     Table table;
     Stack stack = {NULL, 0, 0};
@@ -218,8 +226,9 @@ int plain_run(PyObject *roots, npy_intp most)
     char stored[NODES] = {0};
     PyObject *order = PyList_Check(roots) ? PyList_New(0) : NULL, *none = PyTuple_New(0);
     table_begin(&table);
-    int done = order == NULL || none == NULL || order_nodes(roots, order, &table, &stack) < 0 ? -1
-        : PyList_GET_SIZE(order) <= NODES && work_of(order) <= most;
+    double work = order == NULL || none == NULL || order_nodes(roots, order, &table, &stack) < 0
+        ? -1 : work_of(order);
+    int done = work < 0 ? -1 : PyList_GET_SIZE(order) <= NODES && work < most;
     PyMem_Free(stack.items);
     if (done > 0) {
         done = evaluate_all(order, &table, values, stored);

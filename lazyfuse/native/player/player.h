@@ -33,8 +33,8 @@ OfferedFast replay_bind, replay_begin, replay_play, replay_commit, replay_run,
     replay_again, evaluate_nodes;
 Offered replay_setup, replay_uncounted;
 /* Gives pending nodes their values by NumPy's loops, as fresh.run does: 1, 0 where these do not do
-   it, or have more than `most` elements to compute, -1: an error. */
-int plain_run(PyObject *roots, npy_intp most);
+   it, or it is `most` additions' work, -1: an error. */
+int plain_run(PyObject *roots, double most);
 /* Whether this thread's evaluation may be done again in C: no other thread evaluates, no call is
    traced, no array lies in chunks. 0 with an exception: an interrupt. */
 int is_alone(void);

@@ -25,7 +25,7 @@ from lazyfuse.codegen.plan import plan as plans
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.devices import critical, interpreter, settings
 from lazyfuse.devices.caches import register
-from lazyfuse.devices.cpu import bound_launch
+from lazyfuse.devices.cpu import bound_launch, vector_loops
 from lazyfuse.devices.pools import buffers
 from lazyfuse.errors import EvaluationError
 from lazyfuse.late_modules import when_run
@@ -336,6 +336,7 @@ def use_native(native: Any) -> None:
     conditions.native = flush.native = native
     when_run(bound_launch, lambda: bound_launch.use(native))
     when_run(buffers, lambda: buffers.use(native))
+    when_run(vector_loops, lambda: vector_loops.use(native))
     names = vars(warnings), vars(compound_calls), vars(flush)
     limits = ROUNDS, REDUCING, TOGETHER, VAST
     note_recorded = native.notes(Pending, lambda: here.recorded, *names, *limits)

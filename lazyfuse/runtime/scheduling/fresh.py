@@ -5,18 +5,21 @@ runs until the compiler's process has a program, is no faster than NumPy in half
 script that is done in fifty milliseconds had better be NumPy's. So each structure has a count of
 the time that NumPy has spent on it, and is planned once that exceeds `plan_after`.
 
-Only structures whose operations have NumPy's bits in every tier are NumPy's at first: no bit
-depends on when a structure is planned. Updates write into copies of blocks, as long as that is
+Only structures whose operations have NumPy's bits in every tier are NumPy's at first, and inexact
+ones whose loop needs no compiler (codegen/blocked/operations.py): no bit depends on when a
+structure is planned. Updates write into copies of blocks, as long as that is
 little work. Owns the counts; evaluate.py asks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import thread_time
 from typing import Any
 
 import numpy as np
 
+from lazyfuse.codegen.blocked import operations
 from lazyfuse.codegen.graph import interpret
 from lazyfuse.codegen.graph.linearize import Recording
 from lazyfuse.codegen.graph.node import HostCall, Node
@@ -89,13 +92,24 @@ def _additions(node: Node, held: bool) -> float:
     if _is_view(op):  # a held one has memory of its own
         return -1 if held else 0.0
     if op.kind == "map":
-        return op.cost * size_of(node.shape) if op.is_exact(node.arg.ins[0]) else -1
+        is_numpys = op.is_exact(node.arg.ins[0]) or _own_loop(node) is not None
+        return op.cost * size_of(node.shape) if is_numpys else -1
     if op.kind == "reduce":
         source = node.src[0]
         return op.cost * size_of(source.shape) if op.is_exact(source.dtype) else -1
     if op.kind == "host":
         return CALL * sum([size_of(source.shape) for source in node.src])
     return size_of(node.shape) if op is ops.FULL or op.kind in ("index", "update") else -1
+
+
+def _own_loop(node: Node) -> Callable[..., int] | None:
+    """The loop of compiled programs for an inexact map; None: there is none, or it is exact.
+
+    Operations on numbers alone are folded when a plan is made, by NumPy's loop.
+    """
+    if node.perm is not None or not node.shape or node.op.is_exact(node.arg.ins[0]):
+        return None
+    return operations.loop_of(node.op, node.arg.ins, node.dtype)
 
 
 def _is_view(op: Op) -> bool:
@@ -124,9 +138,12 @@ def one(node: Node, values: list[Array]) -> Array | None:
     if not 0 <= _additions(node, False) < LARGEST:
         return None
     with fp_flags.collecting() as flags:
+        if node.op.kind == "map" and (loop := _own_loop(node)) is not None:
+            found = hardware.empty(node.shape, node.dtype)
+            return None if operations.run(loop, found, values) | flags.bits else found
         found = interpret.run_node(
             node.op, _call(node.arg) if node.op is ops.HOST else node.arg,
-            node.shape, node.dtype, node.perm, values, [None] * len(values),
+            node.shape, node.dtype, node.perm, values, [source.perm for source in node.src],
         )  # fmt: skip
     return None if flags.bits else found
 
@@ -165,9 +182,13 @@ def run_node(node: Node, spent: Array | None = None) -> int:
     span = spans.begin() if spans.on else None
     for value, dtype in zip(values, node.arg.ins if plain else (), strict=False):
         plain = plain and value.dtype is dtype
+    loop = _own_loop(node) if op.kind == "map" else None
     try:
         with fp_flags.collecting() as flags:
-            if plain:
+            if loop is not None:
+                found = hardware.empty(node.shape, node.dtype)
+                flags.bits |= operations.run(loop, found, values)
+            elif plain:
                 out = hardware.empty(node.shape, node.dtype) if spent is None else spent
                 found = concurrency.call_unlocked(op.ufunc, *values, out=out)
             else:

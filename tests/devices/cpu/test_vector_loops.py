@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from lazyfuse.devices.cpu.device import CPU
 from lazyfuse.devices.cpu.launch import Scratch
 from lazyfuse.devices.pools import object_code, vector_math
 from lazyfuse.devices.pools.disk_cache import DiskCache
+from lazyfuse.runtime.capture import conditions
 from tests.devices.sources import launch_of, map_source
 
 SPECIAL = [
@@ -22,10 +24,16 @@ SPECIAL = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def device(tmp_path_factory: pytest.TempPathFactory) -> CPU:
+@pytest.fixture(scope="module", params=["native", "llvmlite"])
+def device(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[CPU]:
+    """With loops of the native extension, where there is one, or of llvmlite alone."""
     folder = tmp_path_factory.mktemp("loops") / "programs"
-    return CPU(disk=DiskCache(str(folder), 1 << 26))
+    native = conditions.native
+    vector_loops.use(native if request.param == "native" else None)
+    yield CPU(disk=DiskCache(str(folder), 1 << 26))
+    vector_loops.use(native)
 
 
 def operands(size: int, arity: int) -> list[Array]:
@@ -127,7 +135,18 @@ def test_working_memory_that_is_let_go_of_is_not_read(
         assert np.array_equal(found, expected)
 
 
-def test_it_is_kept_on_disk(tmp_path: Path) -> None:
+@pytest.mark.skipif(conditions.native is None, reason="the loops of the native extension")
+def test_the_extension_calls_the_version_of_compiled_text() -> None:
+    _, features = object_code.target()
+    ours = conditions.native.vector_features()
+    for name in vector_math.ARITY:
+        for size in (4, 8):
+            chosen = vector_math.vector_symbol(name, size, features)
+            assert vector_math.vector_symbol(name, size, ours) == chosen
+
+
+def test_it_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector_loops, "ready", lambda name: None)
     for stores in (1, 0):
         device = CPU(disk=DiskCache(str(tmp_path / "programs"), 1 << 24))
         device._vector_loops.loop("vm_exp")
@@ -141,7 +160,7 @@ def test_without_a_simd_version_the_scalar_function_is_called(
     cpu, features = object_code.target()
     text = vector_loops.llvm_text("exp", 8, features)
     code = vector_loops.emit(text, cpu, features)
-    loop = vector_loops._wrapped(object_code.load(code, object_code.ENTRY), "exp", 8)
+    loop = vector_loops._loaded(object_code.load(code, object_code.ENTRY), "exp", 8)
     x, y = np.linspace(-3, 3, 11), np.empty(11)
     loop(y, Scratch(), x)
     assert np.allclose(y, np.exp(x), rtol=1e-15, atol=0)

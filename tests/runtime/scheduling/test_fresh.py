@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import lazyfuse as lf
+from lazyfuse.codegen.table import ops
+from lazyfuse.devices.pools import vector_math
 from lazyfuse.runtime.capture import conditions
 from lazyfuse.runtime.events import counters, decisions
 from lazyfuse.runtime.execution import concurrency
@@ -107,8 +109,35 @@ def test_long_evaluations_are_planned_at_once(monkeypatch: pytest.MonkeyPatch) -
     assert ran(lambda xp: np.asarray(xp.array(DATA) * 2.0 + 1.0 - 3.0))[1:] == (1, 0)
 
 
-def test_inexact_operations_are_planned_at_once() -> None:
-    assert ran(lambda xp: np.asarray(xp.exp(xp.array(DATA)) + 1.0))[1:] == (1, 0)
+def test_inexact_operations_that_need_a_compiler_are_planned_at_once() -> None:
+    program: Any = lambda xp: np.asarray(xp.logaddexp(xp.array(DATA), 2.0) + 1.0)
+    assert ran(program)[1:] == (1, 0)
+
+
+@pytest.mark.skipif(not vector_math.libmvec(), reason="functions of the C library in vectors")
+@pytest.mark.skipif(conditions.native is None, reason="their loop is the native extension's")
+@pytest.mark.parametrize("kind", ["f8", "f4"])
+def test_inexact_operations_have_the_bits_of_kernels(kind: str) -> None:
+    x, y = np.random.default_rng(1).uniform(0.01, 0.99, (2, 100, 500)).astype(kind)
+    served = 0
+    for row in ops.TABLE.values():
+        loop = f"{np.dtype(kind).char * row.ufunc.nin}->{np.dtype(kind).char}" if row.ufunc else ""
+        if row.kind != "map" or "f" in row.exact or loop not in getattr(row.ufunc, "types", ()):
+            continue
+        given = (x, y[:1], y[1:2])[: row.ufunc.nin]
+
+        def program(xp: Any, row: Any = row, given: Any = given) -> Any:
+            ours = [xp.array(each) for each in given]
+            return np.asarray(getattr(xp, row.ufunc.__name__)(*ours) - 1)
+
+        with np.errstate(all="ignore"):
+            found, _, times = ran(program)
+            with lf.options(plan_after=0):
+                expected, _, never = ran(program)
+        assert never == 0
+        assert found.tobytes() == expected.tobytes(), row.name
+        served += times
+    assert served > 20
 
 
 def test_updates_write_into_copies() -> None:
