@@ -20,10 +20,10 @@ from lazyfuse import bootstrap  # noqa: F401  # first: completes the package in 
 # isort: split
 from lazyfuse import late_modules  # the modules that follow run when they are read
 
-# isort: split
-from lazyfuse.arrays.ndarray import ndarray as ndarray
-from lazyfuse.config import options as options
-from lazyfuse.namespace import assemble
+with late_modules.uncollected():
+    from lazyfuse.arrays.ndarray import ndarray as ndarray
+    from lazyfuse.config import options as options
+    from lazyfuse.namespace import assemble
 
 __all__ = list(_numpy.__all__)  # `from lazyfuse import *` gives what NumPy's gives
 

@@ -22,11 +22,12 @@ from __future__ import annotations
 
 import atexit
 import builtins
+import gc
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from importlib.machinery import (
     BuiltinImporter,
     FrozenImporter,
@@ -178,6 +179,20 @@ class _Again(Loader):
 def whole() -> None:
     """The package has been imported: from now on it is never made again."""
     _made.update({name: sys.modules[name] for name in ("lazyfuse", "lazyfuse.bootstrap", __name__)})
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Import without collections: all that is made then stays, and the first ones of the program
+    would go through it again and again.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def found_behind(

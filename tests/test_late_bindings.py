@@ -31,6 +31,7 @@ GIVEN = {
     "codegen.graph.linearize._walk": "runtime.scheduling.evaluate",
     "codegen.lowering.lower._stream_above": "runtime.placement.devices",
     "devices.cpu.bound_launch.native": "runtime.scheduling.evaluate",
+    "devices.cpu.vector_loops.native": "runtime.scheduling.evaluate",
     "devices.pools.buffers._clock": "runtime.scheduling.evaluate",
     "devices.cpu_figures._in_use": "runtime.placement.calibrate",
     "devices.thread_pool.callers": "runtime.execution.concurrency",

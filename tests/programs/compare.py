@@ -85,6 +85,7 @@ def attempt(text: str, names: World) -> tuple[str, str] | None:
 @contextmanager
 def beginning() -> Iterator[None]:
     """Each statement runs as the first of a process, before evaluations are set up."""
+
     def first(text: str, names: World) -> tuple[str, str] | None:
         if conditions.native is not None:
             conditions.native.replay_setup(None)

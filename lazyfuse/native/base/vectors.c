@@ -1,5 +1,5 @@
-/* Loops over dense arrays that call a function of the C library's SIMD versions, as compiled programs
-   do (devices/pools/vector_math.py): full vectors, and the rest on vectors of copies. */
+/* Loops over dense arrays that call SIMD versions of the C library's functions, as compiled programs
+   do: full vectors, and the rest on vectors of copies. */
 
 #include "base.h"
 

@@ -6,7 +6,7 @@ script that is done in fifty milliseconds had better be NumPy's. So each structu
 the time that NumPy has spent on it, and is planned once that exceeds `plan_after`.
 
 Only structures whose operations have NumPy's bits in every tier are NumPy's at first, and inexact
-ones whose loop needs no compiler (codegen/blocked/operations.py): no bit depends on when a
+ones whose loop needs no compiler (inexact.py): no bit depends on when a
 structure is planned. Updates write into copies of blocks, as long as that is
 little work. Owns the counts; evaluate.py asks.
 """
@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from lazyfuse.codegen.blocked import operations
 from lazyfuse.codegen.graph import interpret
 from lazyfuse.codegen.graph.linearize import Recording
 from lazyfuse.codegen.graph.node import HostCall, Node
@@ -37,6 +36,7 @@ from lazyfuse.runtime.execution import concurrency, matmul, routine, run_values
 from lazyfuse.runtime.layout.strides import flat_memory, window
 from lazyfuse.runtime.numerics import fp_flags
 from lazyfuse.runtime.placement import devices as hardware
+from lazyfuse.runtime.scheduling import inexact
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -109,7 +109,7 @@ def _own_loop(node: Node) -> Callable[..., int] | None:
     """
     if node.perm is not None or not node.shape or node.op.is_exact(node.arg.ins[0]):
         return None
-    return operations.loop_of(node.op, node.arg.ins, node.dtype)
+    return inexact.loop_of(node.op, node.arg.ins, node.dtype)
 
 
 def _is_view(op: Op) -> bool:
@@ -140,7 +140,7 @@ def one(node: Node, values: list[Array]) -> Array | None:
     with fp_flags.collecting() as flags:
         if node.op.kind == "map" and (loop := _own_loop(node)) is not None:
             found = hardware.empty(node.shape, node.dtype)
-            return None if operations.run(loop, found, values) | flags.bits else found
+            return None if inexact.run(loop, found, values) | flags.bits else found
         found = interpret.run_node(
             node.op, _call(node.arg) if node.op is ops.HOST else node.arg,
             node.shape, node.dtype, node.perm, values, [source.perm for source in node.src],
@@ -187,7 +187,7 @@ def run_node(node: Node, spent: Array | None = None) -> int:
         with fp_flags.collecting() as flags:
             if loop is not None:
                 found = hardware.empty(node.shape, node.dtype)
-                flags.bits |= operations.run(loop, found, values)
+                flags.bits |= inexact.run(loop, found, values)
             elif plain:
                 out = hardware.empty(node.shape, node.dtype) if spent is None else spent
                 found = concurrency.call_unlocked(op.ufunc, *values, out=out)

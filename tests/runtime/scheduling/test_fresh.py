@@ -25,7 +25,11 @@ DATA = np.random.default_rng(0).normal(size=COUNT)
 
 @pytest.fixture(autouse=True)
 def long_trial(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No structure takes so long, none is known, and no other thread has evaluated just now."""
+    """No structure takes so long, none is known, no other thread has evaluated just now, and this
+    process has done more than its first evaluations.
+    """
+    if conditions.native is not None:
+        evaluate._set_up()
     monkeypatch.setattr(concurrency, "share", 0.0)
     evaluate.clear_plans()
     fresh._spent.clear()

@@ -23,7 +23,9 @@ _CALL = re.compile(r"(vmf?_\w+)\(((?:\{\d\}(?:, )?)+)\)")
 
 
 @cached(256)
-def loop_of(op: Op, ins: tuple[np.dtype[Any], ...], out: np.dtype[Any]) -> Callable[..., int] | None:
+def loop_of(
+    op: Op, ins: tuple[np.dtype[Any], ...], out: np.dtype[Any]
+) -> Callable[..., int] | None:
     """`(target, *operands) -> IEEE flags`, where `target` lies in C order and operands have its
     shape; None: there is no such loop.
     """
@@ -31,14 +33,14 @@ def loop_of(op: Op, ins: tuple[np.dtype[Any], ...], out: np.dtype[Any]) -> Calla
     if op.kind != "map" or kind not in ("f4", "f8") or any(each != out for each in ins):
         return None
     call = _CALL.fullmatch(op.expression("numba", (kind,) * len(ins), kind) or "")
-    own = getattr(functions, op.name, None)
     loop = vector_loops.ready(call[1] if call else "vm_log1p" if kind == "f8" else "vmf_log1p")
-    if loop is None or not (call or own):
+    if loop is None:
         return None
     if call:
         order = [int(each) for each in re.findall(r"\d", call[2])]
         return lambda target, *given: loop(target, _scratch, *[given[at] for at in order])
-    return lambda target, *given: own(target, loop, _scratch, *given)
+    own: Callable[..., int] | None = getattr(functions, op.name, None)
+    return own and (lambda target, *given: own(target, loop, _scratch, *given))
 
 
 def _scratch(name: object, shape: tuple[int, ...], dtype: str) -> Array:
