@@ -73,8 +73,6 @@ class KernelError(ValueError):
 
 _ARGUMENTS = ("argmin", "argmax")
 _DOUBLES = ("f8", "c16")
-PIECES = ("real", "imag")
-"""Operations whose results NumPy gives as views."""
 
 
 def verify(kernel: Kernel) -> None:
@@ -103,7 +101,7 @@ def value_dtypes(kernel: Kernel) -> tuple[str, ...]:
 def memory_of(kernel: Kernel, value: int) -> int:
     """The value in whose memory `value` lies in NumPy; mostly `value` itself."""
     first = len(kernel.inputs) + len(kernel.scalars)
-    while value >= first and kernel.body[value - first].op in PIECES:
+    while value >= first and kernel.body[value - first].op in ops.PIECES:
         value = kernel.body[value - first].args[0]
     return value
 

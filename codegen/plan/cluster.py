@@ -14,7 +14,6 @@ from typing import Any
 from lazyfuse.codegen.graph.linearize import Graph, Value
 from lazyfuse.codegen.graph.moves import Moves
 from lazyfuse.codegen.graph.node import Shape
-from lazyfuse.codegen.lowering.kernel import PIECES
 from lazyfuse.codegen.plan.lifetimes import newest_versions
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Verdict
@@ -117,7 +116,9 @@ def summation_order(value: Value, graph: Graph) -> object:
         return None
     source = graph.values[value.src[0]]
     lies = value.src[0]
-    while graph.values[lies].op.name in PIECES:  # these lie in the memory of the complex numbers
+    while (
+        graph.values[lies].op.name in ops.PIECES
+    ):  # these lie in the memory of the complex numbers
         lies = graph.values[lies].src[0]
     uneven = graph.values[lies].op is ops.VIEW and not graph.values[lies].even
     return (name, accumulator.kind, source.dtype != accumulator, source.perm, uneven and lies)
@@ -244,7 +245,7 @@ class _Clustering:
         below, op = self.values[source], self.values[index].op
         if below.dtype.kind != "c" or below.op.kind != "map" or below.output:
             return False
-        is_part = op.name in PIECES or self.values[index].dtype.kind in "iuf"  # a cast
+        is_part = op.name in ops.PIECES or self.values[index].dtype.kind in "iuf"  # a cast
         if not is_part or not below.op.raises(below.arg.ins[0]):
             return False
         return all(self.values[each].op is op for each in self.users[source])

@@ -14,7 +14,6 @@ from lazyfuse.codegen.graph.linearize import Graph, Value, memory_strides
 from lazyfuse.codegen.graph.moves import stored_of
 from lazyfuse.codegen.graph.node import Layout, Shape
 from lazyfuse.codegen.graph.shapes import crosses_itself
-from lazyfuse.codegen.lowering.kernel import PIECES
 from lazyfuse.codegen.rewrite.rules import RULES
 from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.devices.dataclass import replace
@@ -105,7 +104,7 @@ def simplify(graph: Graph) -> Graph:
 def _is_view(index: int, builder: _Builder) -> bool:
     """Whether a value lies in the memory of another value."""
     value = builder.values[index]
-    return value.op is ops.VIEW or value.op.name in PIECES
+    return value.op is ops.VIEW or value.op.name in ops.PIECES
 
 
 def _followed_layouts(graph: Graph) -> list[bool]:

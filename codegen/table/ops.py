@@ -197,3 +197,7 @@ def kernel_dtype(dtype: np.dtype[Any]) -> bool:
 def _short(dtype: np.dtype[Any]) -> str:
     # foreign byte order must not count as native
     return str(dtype.str[1:]) if dtype.isnative else str(dtype.str)
+
+
+PIECES = ("real", "imag")
+"""Names of operations whose results NumPy gives as views."""

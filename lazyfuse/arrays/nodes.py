@@ -17,7 +17,6 @@ import numpy as np
 from lazyfuse.arrays.storage import CANONICAL, leaf
 from lazyfuse.bootstrap import PACKAGES
 from lazyfuse.codegen.graph.node import Layout, Node, Shape, Where
-from lazyfuse.codegen.lowering import kernel as kernels
 from lazyfuse.codegen.table import ops, promotion
 from lazyfuse.config import options
 from lazyfuse.devices.caches import memo
@@ -124,7 +123,7 @@ def copy_of(node: Node) -> Node:
 
 def lies_in_numpys_memory(node: Node) -> bool:
     """Whether the values of a node are a view in NumPy: sums follow the memory of its source."""
-    return node.op is ops.VIEW or node.op.name in kernels.PIECES
+    return node.op is ops.VIEW or node.op.name in ops.PIECES
 
 
 def is_read_only(node: Node) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,10 +18,13 @@ from lazyfuse.codegen.graph.node import HostCall, Shape
 from lazyfuse.codegen.graph.shapes import contiguous_strides
 from lazyfuse.codegen.plan import chains
 from lazyfuse.devices.caches import DTYPES, cached
+from lazyfuse.late_modules import when_run
 from lazyfuse.registry import serves
-from lazyfuse.runtime.execution import routine
-from lazyfuse.runtime.execution.tiles import MAKERS, TileCall, TileOperand
+from lazyfuse.runtime.execution import routine, tiles
 from lazyfuse.runtime.numerics import fp_flags
+
+if TYPE_CHECKING:
+    from lazyfuse.runtime.execution.tiles import TileCall, TileOperand
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -183,8 +186,8 @@ def _tile(call: HostCall, sources: Sequence[TileOperand], result: TileOperand) -
     if found is None:
         return None
     length = result.shape[-1]
-    return TileCall(found[0], (math.prod(result.shape[:-1]), length), found[1])
+    return tiles.TileCall(found[0], (math.prod(result.shape[:-1]), length), found[1])
 
 
-chains.TILED["accumulate"] = _tiled
-MAKERS["accumulate"] = _tile
+when_run(chains, lambda: chains.TILED.update(accumulate=_tiled))
+when_run(tiles, lambda: tiles.MAKERS.update(accumulate=_tile))

@@ -84,7 +84,8 @@ def look_up(module: str, name: str, keep: Callable[[str, Any], None]) -> Any:
     """
     shown: dict[Any, Any] = {}
     scope = {**_SCOPE, "__warningregistry__": shown}
-    theirs = types.FunctionType(_read.__code__, scope)(importlib.import_module(module), name)
+    home = sys.modules.get(module) or importlib.import_module(module)
+    theirs = types.FunctionType(_read.__code__, scope)(home, name)
     found = _ours(theirs, module, name)
     if not shown:
         keep(name, found)
@@ -142,8 +143,8 @@ def _records(ours: Any) -> bool:
 def _put(theirs: Any, ours: Any, call: Any) -> Any:
     """Replace our function by `call`, which checks its arguments first."""
     made = as_builtin(functools.update_wrapper(call, ours), theirs)
-    # pairs would be made while the table is walked, and a collection then may add to it
-    names = [name for name in list(OURS) if OURS.get(name) is ours]
+    # of a copy: pairs are made while it is walked, and a collection then may add to the table
+    names = [name for name, each in OURS.copy().items() if each is ours]
     for name in (*names, theirs):  # all of NumPy's functions that ours replaces
         OURS[name] = made
         makers.pop(name, None)

@@ -32,19 +32,20 @@ from lazyfuse.codegen.table.ops import TABLE, VIEW
 from lazyfuse.devices import fork_safety, interpreter
 from lazyfuse.devices.base import DeviceError
 from lazyfuse.devices.caches import cached, memo
-from lazyfuse.devices.cpu import matmul_blas, matmul_loops, matmul_packing
-from lazyfuse.devices.cpu.tile_loop import Address, Batch, Call
+from lazyfuse.devices.cpu import matmul_blas, matmul_loops, matmul_packing, tile_loop
 from lazyfuse.devices.dataclass import dataclass
+from lazyfuse.late_modules import when_run
 from lazyfuse.registry import serves
 from lazyfuse.runtime.events import counters
-from lazyfuse.runtime.execution import routine
-from lazyfuse.runtime.execution.tiles import MAKERS, TileCall, TileOperand
+from lazyfuse.runtime.execution import routine, tiles
 from lazyfuse.runtime.layout.meta_arrays import address
 from lazyfuse.runtime.numerics import fp_flags
 from lazyfuse.runtime.placement import devices
 
 if TYPE_CHECKING:
     from lazyfuse.devices.cpu.device import CPU
+    from lazyfuse.devices.cpu.tile_loop import Batch
+    from lazyfuse.runtime.execution.tiles import TileCall, TileOperand
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Ints = tuple[int, ...]
@@ -281,10 +282,12 @@ def _tiles(
     whole, rest = divmod(length, tile)
     places = enumerate(steps, len(matmul_loops.ROW) - 3)
     addresses = [
-        (at, Address(number, 0, tile * step * size)) for number, (at, step) in enumerate(places)
+        (at, tile_loop.Address(number, 0, tile * step * size))
+        for number, (at, step) in enumerate(places)
     ]
-    calls = [[Call(found.code.address, 0, [*row, 0, 0, 0], addresses)] for row in rows_of]
-    batch = Batch(calls if rest else calls[:1], whole + bool(rest), whole, [0], 0, work)
+    whole_row = functools.partial(tile_loop.Call, found.code.address, 0)
+    calls = [[whole_row([*row, 0, 0, 0], addresses)] for row in rows_of]
+    batch = tile_loop.Batch(calls if rest else calls[:1], whole + bool(rest), whole, [0], 0, work)
     batch.within = found.within or batch.within
     return batch
 
@@ -367,11 +370,12 @@ def _tile(_: Any, sources: Sequence[TileOperand], result: TileOperand) -> TileCa
     written = result.strides if stacked else (0, *result.strides)
     meta = (items, rows, columns, depth, *taken[0], *taken[1], *written[:2])
     work = COST * size_of(first.full_shape) * columns
-    return TileCall(found.code.address, meta, found, work, found.within)
+    return tiles.TileCall(found.code.address, meta, found, work, found.within)
 
 
-chains.PRODUCTS["matmul"] = _is_chainable
-chains.PRODUCTS["dot"] = lambda sources: (
-    all(len(source.shape) == 2 for source in sources) and _is_chainable(sources)
-)
-MAKERS["matmul"] = MAKERS["dot"] = _tile
+def _is_chainable_dot(sources: Any) -> bool:
+    return all(len(source.shape) == 2 for source in sources) and _is_chainable(sources)
+
+
+when_run(chains, lambda: chains.PRODUCTS.update(matmul=_is_chainable, dot=_is_chainable_dot))
+when_run(tiles, lambda: tiles.MAKERS.update(matmul=_tile, dot=_tile))

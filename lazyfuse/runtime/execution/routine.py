@@ -46,6 +46,10 @@ register(
     "one for each routine",
 )
 
+FEW = 8
+"""Times that NumPy does a routine's work before the first one is compiled."""
+_asked = 0
+
 FEWEST = 1 << 12
 """Elements below which NumPy is done before a routine is launched."""
 
@@ -154,6 +158,8 @@ def _find(source: Source) -> Program | None:
     options = config.options
     if not options.routines or not options.program_limit or source in _refused:
         return None
+    if options.plan_after and not devices.is_made() and _are_few():
+        return None
     device = devices.cpu()
     if source.language not in device.traits.languages:
         return None
@@ -162,6 +168,15 @@ def _find(source: Source) -> Program | None:
         _refused.add(source)  # NumPy does the work from now on
         counters.fell_back([], f"{source.name}: {why}", "numba", "numpy")
     return program
+
+
+def _are_few() -> bool:
+    """Whether a process has asked for so few routines that NumPy does their work: to make the
+    device, and to start the compiler's process, takes 50 ms.
+    """
+    global _asked
+    _asked += 1
+    return _asked <= FEW
 
 
 def attempt(ours: Callable[..., Found | None], *args: Any, **named: Any) -> Found | None:

@@ -103,6 +103,11 @@ def room() -> buffers.BufferPool:
     return buffers.first(config.options.pool_limit) if device is None else device.buffers
 
 
+def is_made() -> bool:
+    """Whether the CPU has been asked for its programs, and so is there."""
+    return "cpu" in _found
+
+
 def copied(value: Array) -> Array:
     """A copy in the same memory order; pooled memory for large ones, since new pages are slow."""
     if not value.flags.c_contiguous:

@@ -23,7 +23,6 @@ from lazyfuse.codegen.graph import interpret
 from lazyfuse.codegen.graph.linearize import Recording
 from lazyfuse.codegen.graph.node import HostCall, Node
 from lazyfuse.codegen.graph.shapes import size_of
-from lazyfuse.codegen.lowering.kernel import PIECES
 from lazyfuse.codegen.table import ops
 from lazyfuse.codegen.table.op import Op
 from lazyfuse.config import on_any_change, options
@@ -114,7 +113,7 @@ def _own_loop(node: Node) -> Callable[..., int] | None:
 
 def _is_view(op: Op) -> bool:
     """Whether a value lies in the memory of another one in NumPy."""
-    return op is ops.VIEW or op.name in PIECES
+    return op is ops.VIEW or op.name in ops.PIECES
 
 
 by_key: dict[bytes, list[float]] = memo("runtime.scheduling.fresh.by_key", 1024)
@@ -133,7 +132,7 @@ def one(node: Node, values: list[Array]) -> Array | None:
     """A node's value by NumPy; None if floating-point exceptions arose, or it is not NumPy's at
     first. For C.
     """
-    if node.op.name in PIECES:  # a part of its source in NumPy: sums would follow another order
+    if node.op.name in ops.PIECES:  # a part of its source in NumPy: sums would follow another order
         return None
     if not 0 <= _additions(node, False) < LARGEST:
         return None
