@@ -186,7 +186,10 @@ def run_node(node: Node, spent: Array | None = None) -> int:
         with fp_flags.collecting() as flags:
             if loop is not None:
                 found = hardware.empty(node.shape, node.dtype)
-                flags.bits |= inexact.run(loop, found, values)
+                with fp_flags.collecting() as own:
+                    own.bits |= inexact.run(loop, found, values)
+                if own.bits:  # those of NumPy's loop are the ones to tell
+                    op.ufunc(*values)
             elif plain:
                 out = hardware.empty(node.shape, node.dtype) if spent is None else spent
                 found = concurrency.call_unlocked(op.ufunc, *values, out=out)
