@@ -53,7 +53,12 @@ print(json.dumps({
 def start(folder: Path, **variables: str) -> dict[str, Any]:
     """Run the script in a new process with a cache of its own."""
     plain = {k: v for k, v in os.environ.items() if not k.startswith("LAZYFUSE_")}
-    environment = {**plain, "LAZYFUSE_CACHE_DIR": str(folder), **variables}
+    environment = {
+        **plain,
+        "LAZYFUSE_CACHE_DIR": str(folder),
+        "LAZYFUSE_PLAN_AFTER": "0",  # else NumPy does a script that is as short as this one
+        **variables,
+    }
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", SCRIPT],
         env=environment,
