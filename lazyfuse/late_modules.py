@@ -176,6 +176,11 @@ class _Again(Loader):
             sys.modules.update(found)
 
 
+def has_ended() -> bool:
+    """Whether Python has taken its import system apart: a finaliser computes, `sys` is empty."""
+    return _ended
+
+
 def whole() -> None:
     """The package has been imported: from now on it is never made again."""
     _made.update({name: sys.modules[name] for name in ("lazyfuse", "lazyfuse.bootstrap", __name__)})

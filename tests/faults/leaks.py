@@ -97,6 +97,7 @@ def load(turn: Turn) -> None:
     """Turns until the compiled programs are there, with what loads them: the first is half of the
     megabytes, and comes whenever the compiler has time.
     """
+    lazyfuse.options(plan_after=0)  # the programs are not NumPy's at first
     device: Any = devices.cpu()
     for _ in range(8):
         for number in range(20):

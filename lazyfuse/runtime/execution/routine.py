@@ -29,6 +29,7 @@ from lazyfuse.codegen.graph.node import HostCall
 from lazyfuse.codegen.table.op import Verdict
 from lazyfuse.devices.base import DeviceError, Launch, Program, Source
 from lazyfuse.devices.caches import DTYPES, cached, register
+from lazyfuse.late_modules import has_ended
 from lazyfuse.registry import NATIVE_KERNELS
 from lazyfuse.runtime.events import counters
 from lazyfuse.runtime.execution import concurrency
@@ -181,6 +182,8 @@ def _are_few() -> bool:
 
 def attempt(ours: Callable[..., Found | None], *args: Any, **named: Any) -> Found | None:
     """Call `ours`, built on routines; None where NumPy has to do it, or a routine failed."""
+    if has_ended():  # nothing can be compiled any more, nor told
+        return None
     try:
         return ours(*args, **named)
     except DeviceError as error:
