@@ -123,8 +123,12 @@ while os.getppid() == parent:
 
 @contextmanager
 def signals(handler: Callable[[int, Any], Any], most: float) -> Iterator[None]:
-    """Another process sends signals, at most so many seconds apart."""
-    number = signal.SIGUSR1
+    """Another process sends signals, at most so many seconds apart.
+
+    From Python 3.13 on a handler may run between the beginning of NumPy's own `errstate`, in which
+    tests compare, and its block: NumPy's state is put back at the end.
+    """
+    number, state = signal.SIGUSR1, numpy.geterr()
     before = signal.signal(number, handler)
     command = [sys.executable, "-S", "-E", "-c", SENDER, str(os.getpid()), str(number), str(most)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as sender:
@@ -136,3 +140,4 @@ def signals(handler: Callable[[int, Any], Any], most: float) -> Iterator[None]:
             sender.kill()
             sender.wait()
             signal.signal(number, before)
+            numpy.seterr(**state)
