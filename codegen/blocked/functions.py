@@ -7,12 +7,22 @@ reports those of its own operations.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
+CALL = re.compile(r"(vmf?_\w+)\(((?:\{\d\}(?:\.real|\.imag)?(?:, )?)+)\)")
+"""A compiled expression that is one call of a function of the device: its name, its operands."""
+
+
+def prefix(dtype: str) -> str:
+    """What the device's functions of such numbers begin with."""
+    return "vm" if dtype == "f8" else "vmf"
+
+
 Log1p = Callable[[Array, Any, Array], int]
 
 

@@ -7,8 +7,6 @@ calls too (devices/cpu/vector_loops.py). Complex products are spelled as in comp
 
 from __future__ import annotations
 
-import re
-
 from lazyfuse.codegen.blocked import functions
 from lazyfuse.codegen.blocked.printer import Printer
 from lazyfuse.codegen.blocked.printer import print_source as print_with
@@ -30,7 +28,6 @@ _LOGADDEXP = {
     "logaddexp2": ("exp2", "1.442695040888963407359924681001892137", "1.0"),
 }
 _SCALARS = {"f4": "float32", "f8": "float64"}
-_FUNCTION = re.compile(r"vmf?_\w+\((\{\d\}(\.real|\.imag)?(, )?)+\)")
 
 
 def print_source(kernel: Kernel, form: KernelVariant) -> Source:
@@ -53,12 +50,10 @@ class _Printer(Printer):
             return
         args = [self.argument(v, d) for v, d in zip(each.args, each.ins, strict=True)]
         text = row.expression("numba", each.ins, each.out) or ""
-        if _FUNCTION.fullmatch(text):
-            name, _, operands = text.partition("(")
-            self.line(f"flags |= {name}(v{at}, scratch, {operands.format(*args)}")
+        if call := functions.CALL.fullmatch(text):
+            self.line(f"flags |= {call[1]}(v{at}, scratch, {call[2].format(*args)})")
         elif hasattr(functions, each.op):
-            prefix = "vm" if each.out == "f8" else "vmf"
-            log1p = f"lambda *given: {prefix}_log1p(*given)"
+            log1p = f"lambda *given: {functions.prefix(each.out)}_log1p(*given)"
             given = ", ".join(f"np.asarray({x}, {each.out!r})" for x in args)
             self.line(f"flags |= functions.{each.op}(v{at}, {log1p}, scratch, {given})")
         elif row.parts == "product" and each.out[0] == "c":
@@ -91,7 +86,7 @@ class _Printer(Printer):
         self, at: int, a: str, b: str, dtype: str, power: str, factor: str, excess: str
     ) -> None:
         """The larger operand + log1p(power(-|a - b|)), like the compiled helper of that name."""
-        prefix = "vm" if dtype == "f8" else "vmf"
+        prefix = functions.prefix(dtype)
         for k in range(5):
             self.line(f"z{k} = scratch('z{k}', shape, {dtype!r})")
         self.line(f"np.copyto(z0, {a}, casting='unsafe')")

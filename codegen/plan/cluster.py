@@ -116,9 +116,7 @@ def summation_order(value: Value, graph: Graph) -> object:
         return None
     source = graph.values[value.src[0]]
     lies = value.src[0]
-    while (
-        graph.values[lies].op.name in ops.PIECES
-    ):  # these lie in the memory of the complex numbers
+    while graph.values[lies].op.name in ops.PIECES:  # they lie in complex numbers
         lies = graph.values[lies].src[0]
     uneven = graph.values[lies].op is ops.VIEW and not graph.values[lies].even
     return (name, accumulator.kind, source.dtype != accumulator, source.perm, uneven and lies)

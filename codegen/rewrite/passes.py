@@ -103,8 +103,7 @@ def simplify(graph: Graph) -> Graph:
 
 def _is_view(index: int, builder: _Builder) -> bool:
     """Whether a value lies in the memory of another value."""
-    value = builder.values[index]
-    return value.op is ops.VIEW or value.op.name in ops.PIECES
+    return ops.is_view(builder.values[index].op)
 
 
 def _followed_layouts(graph: Graph) -> list[bool]:

@@ -140,8 +140,15 @@ VIEW = TABLE["view"]
 INDEX = TABLE["index"]
 UPDATE = TABLE["update"]
 HOST = TABLE["host"]
+PIECES = ("real", "imag")
+"""Names of operations whose results lie in the memory of complex numbers in NumPy."""
 PLACES = (VIEW, INDEX)
 """Operations without memory of their own: kernels read their sources."""
+
+
+def is_view(op: Op) -> bool:
+    """Whether a result lies in the memory of the operand in NumPy: sums follow how that lies."""
+    return op is VIEW or op.name in PIECES
 
 
 def lookup(name: str) -> Op:
@@ -197,7 +204,3 @@ def kernel_dtype(dtype: np.dtype[Any]) -> bool:
 def _short(dtype: np.dtype[Any]) -> str:
     # foreign byte order must not count as native
     return str(dtype.str[1:]) if dtype.isnative else str(dtype.str)
-
-
-PIECES = ("real", "imag")
-"""Names of operations whose results NumPy gives as views."""

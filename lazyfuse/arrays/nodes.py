@@ -123,7 +123,7 @@ def copy_of(node: Node) -> Node:
 
 def lies_in_numpys_memory(node: Node) -> bool:
     """Whether the values of a node are a view in NumPy: sums follow the memory of its source."""
-    return node.op is ops.VIEW or node.op.name in ops.PIECES
+    return ops.is_view(node.op)
 
 
 def is_read_only(node: Node) -> bool:

@@ -223,7 +223,7 @@ def _own(name: str) -> Any:
 
 def look_up(name: str) -> Any:
     """Find `lazyfuse.<name>`, and keep it in the package."""
-    keep = vars(sys.modules.get("lazyfuse") or importlib.import_module("lazyfuse")).__setitem__
+    keep = vars(importlib.import_module("lazyfuse")).__setitem__
     if (found := _own(name)) is not None:
         keep(name, found)
         return found

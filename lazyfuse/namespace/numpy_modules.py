@@ -84,8 +84,7 @@ def look_up(module: str, name: str, keep: Callable[[str, Any], None]) -> Any:
     """
     shown: dict[Any, Any] = {}
     scope = {**_SCOPE, "__warningregistry__": shown}
-    home = sys.modules.get(module) or importlib.import_module(module)
-    theirs = types.FunctionType(_read.__code__, scope)(home, name)
+    theirs = types.FunctionType(_read.__code__, scope)(importlib.import_module(module), name)
     found = _ours(theirs, module, name)
     if not shown:
         keep(name, found)

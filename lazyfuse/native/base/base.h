@@ -306,6 +306,15 @@ static inline int loops_raised(void)
     return fetestexcept(CONDITIONS);
 }
 
+/* Such flags as NumPy numbers them. */
+static inline int as_numpys(int flags)
+{
+    return (flags & FE_DIVBYZERO ? NPY_FPE_DIVIDEBYZERO : 0) |
+           (flags & FE_OVERFLOW ? NPY_FPE_OVERFLOW : 0) |
+           (flags & FE_UNDERFLOW ? NPY_FPE_UNDERFLOW : 0) |
+           (flags & FE_INVALID ? NPY_FPE_INVALID : 0);
+}
+
 /* --------------------------------------------------------------------------------------- blocks */
 
 extern PyTypeObject LeaseType;

@@ -104,8 +104,5 @@ PyObject *vector_run(PyObject *Py_UNUSED(module), PyObject *args)
     run(function, size, lanes, arity, out, a, b);
     flags = loops_raised();
     Py_END_ALLOW_THREADS
-    return PyLong_FromLong((flags & FE_DIVBYZERO ? NPY_FPE_DIVIDEBYZERO : 0) |
-                           (flags & FE_OVERFLOW ? NPY_FPE_OVERFLOW : 0) |
-                           (flags & FE_UNDERFLOW ? NPY_FPE_UNDERFLOW : 0) |
-                           (flags & FE_INVALID ? NPY_FPE_INVALID : 0));
+    return PyLong_FromLong(as_numpys(flags));
 }

@@ -311,14 +311,6 @@ static void run_gathered(Program *program, const Walk *walk, char *buffers, npy_
 
 /* --------------------------------------------------------------------------------------- as one */
 
-/* The IEEE flags as NumPy numbers them. */
-static int as_numpys(int flags)
-{
-    return (flags & FE_DIVBYZERO ? NPY_FPE_DIVIDEBYZERO : 0) |
-           (flags & FE_OVERFLOW ? NPY_FPE_OVERFLOW : 0) |
-           (flags & FE_INVALID ? NPY_FPE_INVALID : 0);
-}
-
 /* The result by one pass (new), and the flags that were raised. */
 static PyArrayObject *in_blocks(Subexpression *term, int *flags)
 {

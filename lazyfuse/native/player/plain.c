@@ -1,8 +1,10 @@
 /* Pending nodes by NumPy's own loops, without a plan: a structure that is fresh, and was run so
-   before (runtime/scheduling/fresh.py), or the first of a process. What only one operation reads is never stored: the
-   operations go block by block, as expressions do. */
+   before (runtime/scheduling/fresh.py), or the first of a process. What only one operation reads is
+   never stored: the operations go block by block, as expressions do. */
 
 #include "expressions.h"
+
+#include <math.h>
 
 enum { NODES = 64 };
 
@@ -227,7 +229,7 @@ int plain_run(PyObject *roots, double most)
     PyObject *order = PyList_Check(roots) ? PyList_New(0) : NULL, *none = PyTuple_New(0);
     table_begin(&table);
     double work = order == NULL || none == NULL || order_nodes(roots, order, &table, &stack) < 0
-        ? -1 : work_of(order);
+        ? -1 : most == HUGE_VAL ? 0 : work_of(order);
     int done = work < 0 ? -1 : PyList_GET_SIZE(order) <= NODES && work < most;
     PyMem_Free(stack.items);
     if (done > 0) {

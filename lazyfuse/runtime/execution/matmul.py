@@ -285,8 +285,7 @@ def _tiles(
         (at, tile_loop.Address(number, 0, tile * step * size))
         for number, (at, step) in enumerate(places)
     ]
-    whole_row = functools.partial(tile_loop.Call, found.code.address, 0)
-    calls = [[whole_row([*row, 0, 0, 0], addresses)] for row in rows_of]
+    calls = [[tile_loop.Call(found.code.address, 0, [*row, 0, 0, 0], addresses)] for row in rows_of]
     batch = tile_loop.Batch(calls if rest else calls[:1], whole + bool(rest), whole, [0], 0, work)
     batch.within = found.within or batch.within
     return batch

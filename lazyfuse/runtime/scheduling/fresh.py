@@ -6,9 +6,9 @@ script that is done in fifty milliseconds had better be NumPy's. So each structu
 the time that NumPy has spent on it, and is planned once that exceeds `plan_after`.
 
 Only structures whose operations have NumPy's bits in every tier are NumPy's at first, and inexact
-ones whose loop needs no compiler (inexact.py): no bit depends on when a
-structure is planned. Updates write into copies of blocks, as long as that is
-little work. Owns the counts; evaluate.py asks.
+ones whose loop needs no compiler (inexact.py): no bit depends on when a structure is planned.
+Updates write into copies of blocks, as long as that is little work. Owns the counts; evaluate.py
+asks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from lazyfuse.codegen.graph.linearize import Recording
 from lazyfuse.codegen.graph.node import HostCall, Node
 from lazyfuse.codegen.graph.shapes import size_of
 from lazyfuse.codegen.table import ops
-from lazyfuse.codegen.table.op import Op
 from lazyfuse.config import on_any_change, options
 from lazyfuse.devices.caches import memo
 from lazyfuse.late_modules import is_late
@@ -88,7 +87,7 @@ def go_on(recording: Recording) -> None:
 def _additions(node: Node, held: bool) -> float:
     """The work of an operation in additions; -1 if it is not NumPy's at first."""
     op = node.op
-    if _is_view(op):  # a held one has memory of its own
+    if ops.is_view(op):  # a held one has memory of its own
         return -1 if held else 0.0
     if op.kind == "map":
         is_numpys = op.is_exact(node.arg.ins[0]) or _own_loop(node) is not None
@@ -106,14 +105,11 @@ def _own_loop(node: Node) -> Callable[..., int] | None:
 
     Operations on numbers alone are folded when a plan is made, by NumPy's loop.
     """
-    if node.perm is not None or not node.shape or node.op.is_exact(node.arg.ins[0]):
+    if node.op.kind != "map" or node.perm is not None or not node.shape:
+        return None
+    if node.op.is_exact(node.arg.ins[0]):
         return None
     return inexact.loop_of(node.op, node.arg.ins, node.dtype)
-
-
-def _is_view(op: Op) -> bool:
-    """Whether a value lies in the memory of another one in NumPy."""
-    return op is ops.VIEW or op.name in ops.PIECES
 
 
 by_key: dict[bytes, list[float]] = memo("runtime.scheduling.fresh.by_key", 1024)
@@ -137,7 +133,7 @@ def one(node: Node, values: list[Array]) -> Array | None:
     if not 0 <= _additions(node, False) < LARGEST:
         return None
     with fp_flags.collecting() as flags:
-        if node.op.kind == "map" and (loop := _own_loop(node)) is not None:
+        if (loop := _own_loop(node)) is not None:
             found = hardware.empty(node.shape, node.dtype)
             return None if inexact.run(loop, found, values) | flags.bits else found
         found = interpret.run_node(
@@ -158,7 +154,7 @@ def run(recording: Recording) -> Raised:
     try:
         while nodes:
             if nodes[-1].value is None:
-                if _is_view(nodes[-1].op):
+                if ops.is_view(nodes[-1].op):
                     bits = _look(nodes[-1])
                 else:
                     bits = run_node(nodes[-1], spent.operand(nodes[-1], len(nodes)))
@@ -181,7 +177,7 @@ def run_node(node: Node, spent: Array | None = None) -> int:
     span = spans.begin() if spans.on else None
     for value, dtype in zip(values, node.arg.ins if plain else (), strict=False):
         plain = plain and value.dtype is dtype
-    loop = _own_loop(node) if op.kind == "map" else None
+    loop = _own_loop(node)
     try:
         with fp_flags.collecting() as flags:
             if loop is not None:
@@ -225,11 +221,11 @@ class _Spent:
         kept = set()
         for at, held in enumerate(recording.held):
             node = recording.nodes[at]
-            if node.value is not None or held or node.op.kind != "map" or _is_view(node.op):
+            if node.value is not None or held or node.op.kind != "map" or ops.is_view(node.op):
                 kept.add(id(node))
             for source in node.src if node.value is None else ():
                 self._last[id(source)] = left - at
-                if _is_view(node.op):
+                if ops.is_view(node.op):
                     kept.add(id(source))
         for each in kept:
             self._last.pop(each, None)
