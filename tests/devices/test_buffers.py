@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 
 import numpy as np
 import pytest
 
+from lazyfuse.arrays.base import COMPILED
 from lazyfuse.devices.base import Array, DeviceError
 from lazyfuse.devices.pools import buffers
 from lazyfuse.devices.pools.buffers import ALIGNMENT, SMALLEST, BufferPool, size_class
@@ -60,6 +62,23 @@ def test_memory_is_reused_when_the_last_view_has_gone() -> None:
     again = pool.empty((LARGE - 5,), F8)
     assert address(again) == place
     assert pool.info()["reused"] == 1
+
+
+@pytest.mark.parametrize("classes", [0, 1, 2])
+def test_larger_blocks_serve_without_python(classes: int) -> None:
+    pool = BufferPool()
+    size = size_class(LARGE * 8)
+    larger = size
+    for _ in range(classes):
+        larger = size_class(larger + 1)
+    place = address(pool.empty((larger,), np.dtype("u1")))
+    called: list[str] = []
+    sys.setprofile(lambda frame, event, _: called.append(event))
+    array = pool.empty((size,), np.dtype("u1"))
+    sys.setprofile(None)
+    assert address(array) == place
+    assert pool.info()["reused"] == 1
+    assert "call" not in called or not COMPILED
 
 
 def test_another_thread_takes_what_is_about_to_be_freed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@
 
 enum { SMALLEST = 65536 }; /* buffers.SMALLEST */
 enum { STEPS = 8 }; /* buffers._STEPS */
+enum { LARGER = 2 }; /* buffers._LARGER */
 
 /* The base of an array over a block: when it dies, no array refers to the block any more. */
 typedef struct {
@@ -136,7 +137,11 @@ static PyObject *over_free_block(PyObject *pool, int nd, npy_intp *dims, PyArray
         Py_INCREF(descr);
         return PyArray_NewFromDescr(&PyArray_Type, descr, nd, dims, NULL, NULL, 0, NULL);
     }
-    PyObject *block = last_block(pool, size_class(bytes));
+    PyObject *block = NULL; /* or one a little larger, as Python's `_larger` */
+    for (int k = 0; block == NULL && k <= LARGER && !PyErr_Occurred(); k++) {
+        bytes = size_class(bytes + (k > 0));
+        block = last_block(pool, bytes);
+    }
     if (block == NULL) {
         return NULL;
     }
