@@ -30,7 +30,8 @@ arrays/eager_ufunc.py
 arrays/exported_memory.py arrays/index_keys.py arrays/indexing.py arrays/methods.py
 arrays/ndarray.py arrays/nodes.py arrays/operators.py arrays/recording.py
 arrays/scalars.py arrays/storage.py functions/products.py functions/ufunc.py
-loops/entering.py loops/kinds.py loops/take_over.py namespace/steps.py
+loops/entering.py loops/kinds.py loops/take_over.py namespace/small_programs.py
+namespace/steps.py
 runtime/capture/evaluations.py
 runtime/capture/native_replay.py runtime/events/counters.py runtime/events/spans.py
 runtime/layout/meta_arrays.py runtime/numerics/errstate.py

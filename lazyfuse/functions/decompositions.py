@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,6 +25,7 @@ from lazyfuse.interop import fallback, overrides
 from lazyfuse.registry import OURS, implements, with_globals
 from lazyfuse.runtime.events import numpy_calls
 from lazyfuse.runtime.scheduling.compound_calls import as_one
+from lazyfuse.runtime.scheduling.stand_ins import speak
 
 FOLLOWED = {
     "arrays": "angle append array_equal array_equiv average column_stack corrcoef cov dstack fix "
@@ -71,6 +73,19 @@ def any_big(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return big and not overrides.of_functions.find(overrides.flat(values))
 
 
+class _Warnings:
+    """The module `warnings` for decomposed code: a call that warns at each visit is not traced."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(warnings, name)
+
+    @staticmethod
+    def warn(message: Any, category: Any = None, stacklevel: int = 1, **kwargs: Any) -> None:
+        """As `warnings.warn`."""
+        speak()
+        warnings.warn(message, category, stacklevel + 1, **kwargs)
+
+
 class _Module:
     """A NumPy module for decomposed code: lazyfuse's functions where they exist, else NumPy's."""
 
@@ -85,6 +100,8 @@ class _Module:
 
 def _translate(theirs: Any, made: Copies | None = None) -> Any:
     """The replacement of one global in NumPy's code, for lazyfuse arrays; `made`: see `rebind`."""
+    if theirs is warnings:
+        return _Warnings()
     if isinstance(theirs, types.ModuleType):
         return _Module(theirs) if theirs.__name__.startswith("numpy") else theirs
     try:

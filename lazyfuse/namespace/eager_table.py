@@ -30,8 +30,7 @@ from lazyfuse.arrays.eager_functions import (
 )
 from lazyfuse.arrays.ndarray import ndarray, snapshot, storage_of
 from lazyfuse.devices import caches
-from lazyfuse.functions.joining import rolled
-from lazyfuse.namespace import numpy_modules, steps
+from lazyfuse.namespace import numpy_modules, small_programs, steps
 from lazyfuse.registry import EAGER
 from lazyfuse.runtime.events import numpy_calls
 from lazyfuse.runtime.scheduling import fresh
@@ -105,7 +104,6 @@ BY_METHOD: dict[str, tuple[Callable[..., Any], int, tuple[str, ...]]] = {
 # Functions that others serve in less time: a method of the first array, which refuses what is none,
 # or one of ours on NumPy's arrays.
 SERVED: dict[str, Callable[..., Any]] = {
-    "roll": rolled,
     "searchsorted": Real.searchsorted,
     "take": Real.take,
     "repeat": Real.repeat,
@@ -118,7 +116,7 @@ ARRAYS = (
     "nanargmax nanargmin nancumprod nancumsum nanmedian partition percentile polyfit quantile "
     "setdiff1d setxor1d tile union1d"
 ).split()
-VIEWS = ("diag", "real_if_close", "trim_zeros")
+VIEWS = ("diag", "einsum", "real_if_close", "trim_zeros")
 BROADCAST = ("nanquantile",)
 CREATED = ("eye", "identity")
 LINALG = (
@@ -188,6 +186,8 @@ def _install() -> None:
     if base.COMPILED:
         register_paired(base.NATIVE.Quick)
         base.NATIVE.bind("traced", lambda *call: steps.traced(*call))
+        base.NATIVE.bind("small_program", lambda *call: small_programs.program(*call))
+        base.NATIVE.bind("is_same", lambda *pair: small_programs.is_same(*pair))
         base.NATIVE.bind("storage_of", storage_of)
         base.NATIVE.bind("snapshot", snapshot)
         base.NATIVE.bind("plain_node", lambda *node: fresh.one(*node))

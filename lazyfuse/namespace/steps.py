@@ -190,9 +190,11 @@ def _slot(mine: list[Any], others: list[Any]) -> Callable[[Node, Node], Any]:
                 return node
             raise _Refused
         for at, (number, changed) in enumerate(zip(mine, others, strict=True)):
-            is_one = node.op is again.op is ops.SCALAR and alike and is_precise
-            if is_one and one == _cast(number, one) and other == _cast(changed, one):
-                return at, node.dtype
+            is_one = node.op is again.op in (ops.SCALAR, ops.LEAF) and one.size == 1
+            if not (is_one and alike and is_precise and node.perm is None):
+                continue
+            if one == _cast(number, one) and other == _cast(changed, one):
+                return at, node.dtype, node.shape
         raise _Refused
 
     return slot

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define LONGEST 64  /* items of a list that C looks at one by one */
+#define PATIENCE 512  /* calls without a program after which a function is asked seldom */
 #define BRIEF (1 << 17)  /* elements of a reduction for which Python's lock is kept */
 
 /* Whether an argument is plain: a value, a dtype, or a tuple of numbers and None. */
@@ -198,6 +199,21 @@ static PyObject *plain_value(PyObject *value, int *counts)
     return value_there(value);
 }
 
+/* A call on small arrays by its program (new); NULL without an exception: NumPy does it. A function
+   whose calls get none is asked seldom: views, for example. */
+static PyObject *by_program(Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    enum { SELDOM = 16, REFUSED = 8 };
+    if (self->writes || (self->declined > PATIENCE && ++self->declined % SELDOM != 0)) {
+        return NULL;
+    }
+    int has_none = 0;
+    PyObject *found = step_small(self->ours, self->theirs, args, count, names, &has_none);
+    self->declined = found != NULL ? 0
+        : self->declined > PATIENCE ? PATIENCE + 1 : self->declined + (has_none ? REFUSED : 1);
+    return found;
+}
+
 /* Of a method, or a function of one array that a method serves. */
 static PyObject *of_first(
     Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names, size_t flags)
@@ -227,6 +243,10 @@ static PyObject *of_first(
     PyObject *small = values_of(args[0]), *result = NULL;
     if (small == NULL || (self->writes && !IS_DIRECT(args[0]))) {
         goto ours;
+    }
+    result = self->reduction < 0 && !self->is_copy ? by_program(self, args, count, names) : NULL;
+    if (result != NULL || PyErr_Occurred()) {
+        return result;
     }
     Py_INCREF(small);
     if (self->reduction >= 0) {
@@ -379,8 +399,11 @@ static PyObject *of_any(
         }
     }
     if (quick && arrays > 0) {
-        if (self->is_where && count == 3 && named == 0) {
-            result = loops_where(given[0], given[1], given[2]);
+        if (parts == 0 && (result = by_program(self, args, count, names)) != NULL) {
+            while (made > 0) {
+                Py_DECREF(given[--made]);
+            }
+            return result;
         }
         if (result == NULL && !PyErr_Occurred()) {
             result = PyObject_Vectorcall(self->theirs, given, (size_t)count, names);
@@ -538,7 +561,9 @@ static PyObject *of_list(
 static PyObject *answer(Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     if (self->kind == FOLLOWED) {
-        return step_function(self->ours, self->theirs, args, (size_t)count, names, 0);
+        int small = count > 0 && IS_ARRAY(args[0]) && IS_DIRECT(args[0]);
+        PyObject *found = small ? by_program(self, args, count, names) : NULL;
+        return found != NULL || PyErr_Occurred() ? found : step_function(self->ours, self->theirs, args, (size_t)count, names, 0);
     }
     if (self->kind == ANY) {
         return of_any(self, args, count, names, (size_t)count);

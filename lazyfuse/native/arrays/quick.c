@@ -104,10 +104,7 @@ static PyObject *made(
     x->reduction = -1;
     PyObject *name = PyObject_GetAttrString(theirs, "__name__");
     const char *text = name == NULL ? NULL : PyUnicode_AsUTF8(name);
-    if (text != NULL && kind == ANY) {
-        x->is_where = strcmp(text, "where") == 0;
-    }
-    else if (text != NULL && PyObject_TypeCheck(theirs, &PyMethodDescr_Type)) {
+    if (text != NULL && PyObject_TypeCheck(theirs, &PyMethodDescr_Type)) {
         x->reduction = loops_reduction(text);
         x->is_copy = kind == METHOD && strcmp(text, "copy") == 0;
         x->method = Py_NewRef(name);

@@ -13,7 +13,8 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyObject *theirs, *ours, *keywords, *method, *dict, *weak; /* `method`: its name */
     Py_ssize_t most;
-    int kind, spreads, views, writes, is_where, is_copy, reduction;
+    int kind, spreads, views, writes, is_copy, reduction;
+    int declined; /* calls on small arrays since one was done by its program */
 } Quick;
 
 /* A call of such an object. */

@@ -244,8 +244,6 @@ static inline int put_number(void *to, PyObject *x, int type)
     return put_any_number(to, x, type);
 }
 
-/* `where(condition, left, right)` of equal shapes; NULL without an exception: Python does it. */
-PyObject *loops_where(PyObject *condition, PyObject *left, PyObject *right);
 /* The code of a method that reduces, -1: none that is known here. */
 int loops_reduction(const char *method);
 /* The reduction along an axis (-1: along all); NULL without an exception: Python does it. */
@@ -340,7 +338,7 @@ Offered clock_seconds;
     _(caller) _(constant) _(arrangement) _(quiet) _(leaf) _(room) _(exact_types)                   \
     _(array_ufunc) _(error_bits) _(real_view)                                                      \
     _(pool_empty) _(trim) _(stretch_left) _(deliver)                                               \
-    _(traced) _(storage_of) _(plain_node) _(snapshot)                                              \
+    _(traced) _(storage_of) _(plain_node) _(snapshot) _(small_program) _(is_same)                  \
     _(called_name) _(calls_counted) _(evaluate_in_full) _(lost) _(export_rule)                     \
     _(numpys_item) _(numpys_matmul)                                                                \
     _(evaluations_begin) _(evaluations_first) _(number_uses) _(numbers_inside) _(gather_rule) _(takes_numbers)          \

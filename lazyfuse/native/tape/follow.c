@@ -175,7 +175,14 @@ static PyObject *number_again(PyObject *number, const Call *call, PyObject *cons
         return Py_NewRef(number);
     }
     Py_ssize_t which = PyLong_AsSsize_t(PyTuple_GET_ITEM(number, 0));
-    return number_node(args[call->numbers[which]], PyTuple_GET_ITEM(number, 1));
+    PyObject *dtype = PyTuple_GET_ITEM(number, 1), *shape = PyTuple_GET_ITEM(number, 2);
+    PyObject *node = number_node(args[call->numbers[which]], dtype);
+    if (node == NULL || PyTuple_GET_SIZE(shape) == 0) {
+        return node;
+    }
+    PyObject *src = PyTuple_Pack(1, node); /* an array of one element */
+    Py_DECREF(node);
+    return make_node(hooks.full_op, src, Py_None, shape, dtype, Py_None, Py_None);
 }
 
 /* The nodes; 0: Python makes them, -1 with an exception. */

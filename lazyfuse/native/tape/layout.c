@@ -249,7 +249,7 @@ static int put_value(Call *call, PyObject *x, int depth)
 }
 
 int describe_call(Call *call, PyObject *function, PyObject *const *args, Py_ssize_t count,
-                  PyObject *names, Py_ssize_t fixed, int by_value)
+                  PyObject *names, Py_ssize_t fixed, int by_value, int small)
 {
     Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
     call->count = 0;
@@ -273,5 +273,5 @@ int describe_call(Call *call, PyObject *function, PyObject *const *args, Py_ssiz
     for (int at = 0; at < call->operands_count; at++) {
         recorded |= !IS_DIRECT(call->operands[at]);
     }
-    return recorded && put(call, (uint64_t)call->is_settled | (uint64_t)by_value << 1);
+    return recorded != small && call->operands_count > 0 && put(call, (uint64_t)call->is_settled | (uint64_t)by_value << 1);
 }

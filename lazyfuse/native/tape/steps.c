@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { LIMIT = 4096, SLOTS = 2 * LIMIT, LATER = 256, FEW = 65, FEWER = 64 };
+enum { LIMIT = 4096, SLOTS = 2 * LIMIT, LATER = 256, FEW = 65, FEWER = 64, OFTEN = 48 };
 /* How much longer than the least time that is remembered the next one may take. */
 /* How many times as long a way may take that is tried at all visits to be tried. */
 static const double FAR = 2;
@@ -16,6 +16,7 @@ typedef struct {
     int holds, visits; /* visits below zero: it is not recorded the same way each time */
     int by_value; /* whether its numbers decide what is recorded */
     PyObject *template; /* NULL: none yet */
+    Small *small; /* the same of a call on small arrays alone */
     PyObject *called; /* the name under which calls are counted, if they are NumPy's at once; True */
     int reads; /* such a call was made on arrays that cannot be written: it writes to none */
     int compares; /* such a call records, too, and has been done when it returns */
@@ -57,6 +58,7 @@ static void release_step(Step *step)
     }
     Py_XDECREF(step->template);
     Py_XDECREF(step->called);
+    small_free(step->small);
     PyMem_Free(step->held);
     PyMem_Free(step);
 }
@@ -168,30 +170,35 @@ static int has_recorded(const Call *call, PyObject *result, int noted)
     return (noted || call->waits) && PyArray_CheckScalar(result) && !PyArray_Check(result);
 }
 
+/* What Python makes of a call, with operands that have no values (new). */
+static PyObject *traced(PyObject *hook, const Call *call, PyObject *function,
+                        PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
+    PyObject *given = PyTuple_New(count + named), *numbers = PyTuple_New(call->numbers_count);
+    PyObject *made = NULL;
+    for (Py_ssize_t at = 0; given != NULL && at < count + named; at++) {
+        PyTuple_SET_ITEM(given, at, Py_NewRef(args[at]));
+    }
+    for (int at = 0; numbers != NULL && at < call->numbers_count; at++) {
+        PyTuple_SET_ITEM(numbers, at, PyLong_FromLong(call->numbers[at]));
+    }
+    if (given != NULL && numbers != NULL) {
+        tracing_thread = PyThread_get_thread_ident();
+        made = PyObject_CallFunctionObjArgs(
+            hook, function, given, names == NULL ? Py_None : names, numbers, NULL);
+        tracing_thread = 0;
+    }
+    Py_XDECREF(numbers);
+    Py_XDECREF(given);
+    return made;
+}
+
 /* Has Python make the template of a call; -1 with an exception that is the program's. */
 static int trace(const Call *call, uint64_t hash, PyObject *function, PyObject *const *args,
                  Py_ssize_t count, PyObject *names)
 {
-    Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
-    PyObject *given = PyTuple_New(count + named);
-    for (Py_ssize_t at = 0; given != NULL && at < count + named; at++) {
-        PyTuple_SET_ITEM(given, at, Py_NewRef(args[at]));
-    }
-    if (given == NULL) {
-        return -1;
-    }
-    PyObject *numbers = PyTuple_New(call->numbers_count), *made = NULL;
-    for (int at = 0; numbers != NULL && at < call->numbers_count; at++) {
-        PyTuple_SET_ITEM(numbers, at, PyLong_FromLong(call->numbers[at]));
-    }
-    if (numbers != NULL) {
-        tracing_thread = PyThread_get_thread_ident();
-        made = PyObject_CallFunctionObjArgs(
-            hooks.traced, function, given, names == NULL ? Py_None : names, numbers, NULL);
-        tracing_thread = 0;
-    }
-    Py_XDECREF(numbers);
-    Py_DECREF(given);
+    PyObject *made = traced(hooks.traced, call, function, args, count, names);
     if (made == NULL) {
         return -1;
     }
@@ -438,23 +445,94 @@ static PyObject *stepped(Call *call, uint64_t hash, PyObject *const *objects,
     return result;
 }
 
+/* Whether calls are remembered now, by this thread. */
+static int may_follow(void)
+{
+    PyObject *listeners = after == 0 || hooks.traced == NULL || tracing_thread != 0 ? NULL
+        : PyDict_GetItemWithError(hooks.tracing, name_listeners);
+    return listeners != NULL && PyTuple_CheckExact(listeners) &&
+           PyTuple_GET_SIZE(listeners) == 0 && stretch_thread == 0 && may_record();
+}
+
+/* Has Python make the program of a call, and compares what it gives with what NumPy gives (new). */
+static PyObject *make_small(const Call *call, uint64_t hash, PyObject *const *objects,
+                            PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *made = traced(hooks.small_program, call, objects[0], args, count, names);
+    Small *small = made == NULL || made == Py_None ? NULL : small_new(made);
+    Py_XDECREF(made);
+    PyObject *wanted = small == NULL ? NULL : call_numpy(objects[1], args, count, names, 1);
+    Call now; /* what Python has run may have changed operands */
+    int still = wanted != NULL && describe_call(&now, objects[0], args, count, names, 0, 0, 1) &&
+                now.count == call->count &&
+                memcmp(now.words, call->words, (size_t)now.count * sizeof(uint64_t)) == 0;
+    PyObject *found = still ? small_run(small, &now, args) : NULL;
+    PyObject *same = found == NULL ? NULL
+        : PyObject_CallFunctionObjArgs(hooks.is_same, found, wanted, NULL);
+    Step *step = *place_of(call, hash); /* Python has run: the table may be another */
+    if (same == Py_True && step != NULL && step->small == NULL) {
+        step->small = small;
+        small = NULL;
+    }
+    small_free(small);
+    Py_XDECREF(found);
+    Py_XDECREF(same);
+    if (PyErr_Occurred()) {
+        Py_CLEAR(wanted);
+    }
+    return wanted;
+}
+
+PyObject *step_small(PyObject *function, PyObject *theirs, PyObject *const *args, Py_ssize_t count,
+                     PyObject *names, int *has_none)
+{
+    Call call;
+    if (!may_follow() || hooks.small_program == NULL ||
+        !describe_call(&call, function, args, count, names, 0, 0, 1)) {
+        return NULL;
+    }
+    uint64_t hash = hash_of(&call);
+    Step *step = *place_of(&call, hash);
+    if (step == NULL && (step = step_new(&call, hash)) == NULL) {
+        return NULL;
+    }
+    int operands = call.operands_count;
+    PyObject *found = NULL;
+    *has_none = step->small == NULL && step->visits < 0;
+    /* a program costs what it saves in some hundred calls */
+    if (*has_none || (step->small == NULL && ++step->visits <= OFTEN * (after - 1))) {
+        return NULL;
+    }
+    for (int at = 0; at < operands; at++) {
+        Py_INCREF(call.operands[at]); /* those in a list may leave it during the call */
+    }
+    if (step->small == NULL) {
+        PyObject *const objects[] = {function, theirs};
+        step->visits = -LATER; /* unless it gets one */
+        found = make_small(&call, hash, objects, args, count, names);
+    }
+    else if ((found = small_run(step->small, &call, args)) != NULL) {
+        followed++;
+    }
+    for (int at = 0; at < operands; at++) {
+        Py_DECREF(call.operands[at]);
+    }
+    return found;
+}
+
 PyObject *step_function(PyObject *function, PyObject *theirs, PyObject *const *args, size_t flags,
                         PyObject *names, Py_ssize_t fixed)
 {
     Py_ssize_t count = PyVectorcall_NARGS(flags);
     Call call;
-    PyObject *listeners = after == 0 || hooks.traced == NULL || tracing_thread != 0 ? NULL
-        : PyDict_GetItemWithError(hooks.tracing, name_listeners);
-    if (listeners == NULL || !PyTuple_CheckExact(listeners) || PyTuple_GET_SIZE(listeners) != 0 ||
-        stretch_thread != 0 || !may_record() ||
-        !describe_call(&call, function, args, count, names, fixed, 0) ||
+    if (!may_follow() || !describe_call(&call, function, args, count, names, fixed, 0, 0) ||
         (call.is_settled && theirs == NULL)) {
         return PyObject_Vectorcall(function, args, flags, names);
     }
     uint64_t hash = hash_of(&call);
     Step *step = *place_of(&call, hash);
     if (step != NULL && step->by_value) {
-        if (!describe_call(&call, function, args, count, names, fixed, 1)) {
+        if (!describe_call(&call, function, args, count, names, fixed, 1, 0)) {
             return PyObject_Vectorcall(function, args, flags, names);
         }
         hash = hash_of(&call);

@@ -26,9 +26,10 @@ typedef struct {
 } Call;
 
 /* Describes a call of `function`, whose first `fixed` arguments are always these objects. Numbers
-   are described by kind, or `by_value`. 0: it holds something of which words do not say all. */
+   are described by kind, or `by_value`. 0: it holds something of which words do not say all, or
+   eager arrays alone (where these are `small`: 0 for any other call). */
 int describe_call(Call *call, PyObject *function, PyObject *const *args, Py_ssize_t count,
-                  PyObject *names, Py_ssize_t fixed, int by_value);
+                  PyObject *names, Py_ssize_t fixed, int by_value, int small);
 
 /* What a result is: a node's array or number, a part of an operand, the operand, a container, an
    array that has the values of an operand's node. */
@@ -46,6 +47,14 @@ PyObject *call_numpy(PyObject *theirs, PyObject *const *args, Py_ssize_t count, 
    or a tuple of these. */
 int is_taken_over(PyObject *result);
 
+/* What a call on small arrays does, as steps over memory. */
+typedef struct Small Small;
+/* Of what Python has made (small_programs.py): the words, ufuncs, constants, and what it gives. */
+Small *small_new(PyObject *made);
+void small_free(Small *small);
+/* The call, done (new); NULL without an exception: NumPy does it, and says what it has to say. */
+PyObject *small_run(const Small *small, const Call *call, PyObject *const *args);
+
 /* Calls a function of Python's that records, whose first `fixed` arguments are always these
    objects: as before, where the call was met before (tape/). */
 PyObject *step_call(PyObject *function, PyObject *const *args, size_t flags, PyObject *names,
@@ -53,6 +62,10 @@ PyObject *step_call(PyObject *function, PyObject *const *args, size_t flags, PyO
 /* The same of a function in whose place NumPy has `theirs`. */
 PyObject *step_function(PyObject *function, PyObject *theirs, PyObject *const *args, size_t flags,
                         PyObject *names, Py_ssize_t fixed);
+/* A call on small arrays alone, done by its program (new); NULL without an exception: it has none,
+   or NumPy is to do it. `has_none`: it will get none. */
+PyObject *step_small(PyObject *function, PyObject *theirs, PyObject *const *args, Py_ssize_t count,
+                     PyObject *names, int *has_none);
 Offered steps_after, steps_forget, steps_count;
 
 #endif
