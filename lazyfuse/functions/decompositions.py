@@ -77,13 +77,9 @@ class _Warnings:
     """The module `warnings` for decomposed code: a call that warns at each visit is not traced."""
 
     def __getattr__(self, name: str) -> Any:
+        if name == "warn":  # no frame of ours beside NumPy's, which says where the warning is
+            speak()
         return getattr(warnings, name)
-
-    @staticmethod
-    def warn(message: Any, category: Any = None, stacklevel: int = 1, **kwargs: Any) -> None:
-        """As `warnings.warn`."""
-        speak()
-        warnings.warn(message, category, stacklevel + 1, **kwargs)
 
 
 class _Module:
