@@ -25,7 +25,7 @@ from lazyfuse.codegen.graph.shapes import contiguous_strides, size_of
 from lazyfuse.codegen.table import ops
 from lazyfuse.namespace import steps
 
-LOOP, COPY, SELECT = range(3)  # as in small.c
+LOOP, COPY, SELECT, CAST = range(4)  # as in small.c
 MEMORY, CONSTANTS, OPERANDS = range(3)  # what addresses begin at, as in small.c
 MOST_AXES: Final = 8
 MOST_RESULTS: Final = 8
@@ -35,6 +35,8 @@ ROOM: Final = 1 << 18
 WORK: Final = 1 << 16
 """Additions of one call, some 20 us; of more, blocks on all cores pay."""
 _LINE: Final = 64
+_BUFFER: Final = 8192  # elements that NumPy casts for one call of a loop
+_CASTS: Final = "?bBhHiIlLqQf"  # to double, as in loops.c
 _SUMS: Final = "fdlq"  # what NumPy adds by a loop of its own, in an order that this file knows
 _CLIP: Final[Any] = np._core.umath.clip  # type: ignore[attr-defined]
 _DTYPES: Final = "?bBhHiIlLqQfdFD"
@@ -161,6 +163,19 @@ class _Program:
             raise _Refused
         self.step(COPY, to.dtype.itemsize, 0, to.shape, [value, to])
 
+    def cast(self, value: _Slot, dtype: np.dtype[Any], to: _Slot | None = None) -> _Slot:
+        """A value in another dtype: itself, or a new one."""
+        if value.dtype is dtype:
+            return value
+        if dtype.char != "d" or value.dtype.char not in _CASTS or not value.is_packed:
+            raise _Refused
+        to = to or self.memory(value.shape, dtype)
+        size, item = size_of(value.shape), value.dtype.itemsize
+        ends = [(item,), (dtype.itemsize,)]
+        self.work += size
+        self.walk(CAST, value.dtype.num, dtype.num, (size,), [value, to], ends, joins=False)
+        return to
+
     def loop(self, ufunc: Any, dtypes: Sequence[np.dtype[Any]]) -> tuple[int, int, int]:
         """A ufunc's place, that of its loop for these dtypes, and how the loop may be called."""
         chars = [dtype.char for dtype in dtypes]
@@ -182,8 +197,12 @@ class _Program:
         if op.name == "copy":
             self.copy(slots[0], to)
             return
-        if any(s.dtype is not dtype for s, dtype in zip(slots, arg.ins, strict=True)):
-            raise _Refused  # it is cast
+        if op.name == "cast":
+            if self.cast(slots[0], to.dtype, to) is not to:
+                raise _Refused
+            return
+        given = slots
+        slots = [self.cast(s, dtype) for s, dtype in zip(slots, arg.ins, strict=True)]
         if op.name == "where":
             condition, left, right = slots
             if condition.dtype.char != "?" or not left.dtype is right.dtype is to.dtype:
@@ -192,14 +211,18 @@ class _Program:
             return
         ufunc = _CLIP if op.name in ("clip", "clip_each") else op.ufunc
         which, at, way = self.loop(ufunc, [*arg.ins, to.dtype])
-        if way == 1 and any(s.shape not in ((), to.shape) or not s.is_packed for s in slots):
-            raise _Refused  # NumPy calls such a loop once, on all elements
+        whole = all(s.shape in ((), to.shape) and s.is_packed for s in slots)
+        if way == 1 and not (whole and slots == given):
+            raise _Refused  # NumPy calls such a loop once, on all elements, or on what it casts
         self.step(LOOP, which, at, to.shape, [*slots, to])
 
     def reduce(self, op: Any, arg: Any, value: _Slot, to: _Slot) -> None:
         """A reduction, in NumPy's order: pairwise along the last axis, else row by row."""
-        ufunc, axes = op.ufunc, arg.axes
-        shape = value.shape
+        ufunc, axes, shape = op.ufunc, arg.axes, value.shape
+        if value.dtype is not arg.accumulator and len(axes) == len(shape) == 1:
+            if shape[0] > _BUFFER:
+                raise _Refused  # NumPy adds what it casts at once
+            value = self.cast(value, arg.accumulator)
         is_sum = ufunc is np.add and value.dtype.char in _SUMS
         is_join = ufunc in _JOINS and value.dtype.kind != "c"
         if not (is_sum or is_join) or not value.is_packed or 0 in shape:

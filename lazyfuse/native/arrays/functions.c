@@ -244,16 +244,19 @@ static PyObject *of_first(
     if (small == NULL || (self->writes && !IS_DIRECT(args[0]))) {
         goto ours;
     }
-    result = self->reduction < 0 && !self->is_copy ? by_program(self, args, count, names) : NULL;
-    if (result != NULL || PyErr_Occurred()) {
-        return result;
-    }
     Py_INCREF(small);
     if (self->reduction >= 0) {
         result = reduced(self, (PyArrayObject *)small, args, count, names);
     }
     else if (self->is_copy && count == 1 && named == 0) {
         result = PyArray_NewCopy((PyArrayObject *)small, NPY_CORDER);
+    }
+    if (result == NULL && !PyErr_Occurred()) {
+        PyObject *done = by_program(self, args, count, names);
+        if (done != NULL || PyErr_Occurred()) {
+            Py_DECREF(small);
+            return done;
+        }
     }
     if (result == NULL && !PyErr_Occurred()) {
         PyObject *given[MOST_ARGUMENTS + 1];

@@ -220,6 +220,8 @@ void loops_free(Loops *loops);
    the result's elements must be fewer, if operands are broadcast. */
 PyObject *loops_binary(Loops *loops, PyObject *left, PyObject *right, Py_ssize_t limit);
 PyObject *loops_unary(Loops *loops, PyObject *operand);
+/* Casts elements as NumPy does; 0: no such cast is known here. */
+int loops_cast(int from, int to, const void *values, void *room, npy_intp count);
 /* The operation written to `out`: 1, 0 where Python does it, -1 with an exception. */
 int loops_into(Loops *loops, PyObject *left, PyObject *right, PyArrayObject *out);
 /* Calls the loop at that index. */

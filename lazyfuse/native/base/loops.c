@@ -69,6 +69,15 @@ static void fill_casts(void)
     casts[NPY_INT][NPY_LONG] = int_to_long;
 }
 
+int loops_cast(int from, int to, const void *values, void *room, npy_intp count)
+{
+    Cast *function = casts[from][to];
+    if (function != NULL) {
+        function(values, room, count);
+    }
+    return function != NULL;
+}
+
 int loops_ready(void)
 {
     for (int type = 0; type < TYPES; type++) {

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { LOOP, COPY, SELECT }; /* kinds of steps, as there */
+enum { LOOP, COPY, SELECT, CAST }; /* kinds of steps, as there */
 enum { MEMORY, CONSTANTS, GIVEN, MOST_RESULTS = 8, MOST_GIVEN = 5, ROOM = 1 << 18, LINE = 64 };
 enum { IS_NUMBER, TYPE, AXES, DIMS, RESULT_WORDS = DIMS + MOST_AXES };
 
@@ -144,8 +144,11 @@ static const npy_int64 *run_step(const Small *small, const npy_int64 *step, char
         else if (kind == COPY) {
             copy_row(step[1], args, steps, 0, 1, count);
         }
-        else {
+        else if (kind == SELECT) {
             select_row(step[1], args, steps, count);
+        }
+        else {
+            loops_cast((int)step[1], (int)step[2], args[0], args[1], count);
         }
         for (axis = inner - 1; axis >= 0; axis--) {
             for (int k = 0; k < given; k++) {
