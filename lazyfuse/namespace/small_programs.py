@@ -355,7 +355,7 @@ def is_same(one: Any, other: Any) -> bool:
 
 @contextmanager
 def _recording() -> Iterator[None]:
-    """Meanwhile small arrays are recorded, too."""
+    """Meanwhile small arrays are recorded, too: in other threads as well, where it costs time."""
     limit = options.eager_below
     object.__setattr__(options, "eager_below", 0)
     try:
