@@ -15,13 +15,17 @@ struct Small {
     npy_int64 *words, *results, *steps; /* numbers of the call; results; steps, in one block */
     npy_int64 room, cells, results_count, steps_count;
     PyObject *ufuncs, *constants, *shape;
+    int runs, is_dropped; /* runs that have begun; whether the last of them frees it */
 };
 
 static char memory[ROOM + LINE]; /* with Python's lock, which no step lets go */
 
 void small_free(Small *small)
 {
-    if (small != NULL) {
+    if (small != NULL && small->runs > 0) { /* what takes memory may run Python code */
+        small->is_dropped = 1;
+    }
+    else if (small != NULL) {
         Py_XDECREF(small->ufuncs);
         Py_XDECREF(small->constants);
         Py_XDECREF(small->shape);
@@ -191,7 +195,7 @@ static PyObject *given_of(const Small *small, PyObject *shape, PyObject **result
     return wrapped(array);
 }
 
-PyObject *small_run(const Small *small, const Call *call, PyObject *const *args)
+PyObject *small_run(Small *small, const Call *call, PyObject *const *args)
 {
     char *bases[GIVEN + MOST_OPERANDS + MOST_RESULTS];
     npy_clongdouble numbers[MOST_RESULTS];
@@ -199,6 +203,7 @@ PyObject *small_run(const Small *small, const Call *call, PyObject *const *args)
     char **first = bases + GIVEN + call->operands_count;
     PyObject *held[MOST_OPERANDS]; /* what takes memory may run Python code, which changes operands */
     int made = 0;
+    small->runs++;
     for (int at = 0; at < call->operands_count; at++) {
         held[at] = Py_NewRef(EAGER(call->operands[at]));
         bases[GIVEN + at] = PyArray_BYTES((PyArrayObject *)held[at]);
@@ -248,6 +253,9 @@ PyObject *small_run(const Small *small, const Call *call, PyObject *const *args)
     }
     for (int at = 0; at < MOST_RESULTS; at++) {
         Py_XDECREF(results[at]);
+    }
+    if (--small->runs == 0 && small->is_dropped) {
+        small_free(small);
     }
     return found;
 }

@@ -5,7 +5,6 @@
 #include <string.h>
 
 enum { LIMIT = 4096, SLOTS = 2 * LIMIT, LATER = 256, FEW = 65, FEWER = 64, OFTEN = 48 };
-/* How much longer than the least time that is remembered the next one may take. */
 /* How many times as long a way may take that is tried at all visits to be tried. */
 static const double FAR = 2;
 

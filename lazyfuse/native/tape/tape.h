@@ -53,7 +53,7 @@ typedef struct Small Small;
 Small *small_new(PyObject *made);
 void small_free(Small *small);
 /* The call, done (new); NULL without an exception: NumPy does it, and says what it has to say. */
-PyObject *small_run(const Small *small, const Call *call, PyObject *const *args);
+PyObject *small_run(Small *small, const Call *call, PyObject *const *args);
 
 /* Calls a function of Python's that records, whose first `fixed` arguments are always these
    objects: as before, where the call was met before (tape/). */
