@@ -58,7 +58,6 @@ class _Slot(NamedTuple):
     shape: Shape
     strides: Shape
     dtype: np.dtype[Any]
-    owner: int  # the value whose memory it lies in
 
     @property
     def is_packed(self) -> bool:
@@ -81,15 +80,14 @@ class _Program:
         self.free: dict[int, list[int]] = {}
         self.operands = len(operands)
         self.values = [
-            _Slot(OPERANDS + at, 0, x.shape, x.strides, x.dtype, at)
-            for at, x in enumerate(operands)
+            _Slot(OPERANDS + at, 0, x.shape, x.strides, x.dtype) for at, x in enumerate(operands)
         ]
 
     # ------------------------------------------------------------------------------ memory
 
     def memory(self, shape: Shape, dtype: np.dtype[Any]) -> _Slot:
         """New memory for a value."""
-        size = -(-max(size_of(shape) * dtype.itemsize, 1) // _LINE) * _LINE
+        size = _lines(shape, dtype)
         if self.free.get(size):
             offset = self.free[size].pop()
         else:
@@ -97,12 +95,11 @@ class _Program:
             self.room += size
         if self.room > ROOM:
             raise _Refused
-        return _Slot(MEMORY, offset, shape, _packed(shape, dtype), dtype, len(self.values))
+        return _Slot(MEMORY, offset, shape, _packed(shape, dtype), dtype)
 
     def release(self, slot: _Slot) -> None:
         """The memory of a value that no later step reads."""
-        size = -(-max(size_of(slot.shape) * slot.dtype.itemsize, 1) // _LINE) * _LINE
-        self.free.setdefault(size, []).append(slot.offset)
+        self.free.setdefault(_lines(slot.shape, slot.dtype), []).append(slot.offset)
 
     def constant(self, value: Any) -> _Slot:
         """An array of numbers that the program holds."""
@@ -111,7 +108,7 @@ class _Program:
         offset = len(self.constants)
         self.constants += value.tobytes()
         strides = _packed(value.shape, value.dtype)
-        return _Slot(CONSTANTS, offset, value.shape, strides, value.dtype, len(self.values))
+        return _Slot(CONSTANTS, offset, value.shape, strides, value.dtype)
 
     def number(self, which: int, dtype: np.dtype[Any], shape: Shape) -> _Slot:
         """A number of the call, whose bytes C puts in place."""
@@ -128,8 +125,7 @@ class _Program:
             raise _Refused
         none = [0] * (MOST_AXES - len(shape))
         self.results.append([int(is_number), dtype.num, len(shape), *shape, *none])
-        strides = _packed(shape, dtype)
-        return _Slot(OPERANDS + self.operands + at, 0, shape, strides, dtype, -1)
+        return _Slot(OPERANDS + self.operands + at, 0, shape, _packed(shape, dtype), dtype)
 
     # ------------------------------------------------------------------------------- steps
 
@@ -313,6 +309,11 @@ def _packed(shape: Shape, dtype: np.dtype[Any]) -> Shape:
     return tuple([stride * dtype.itemsize for stride in contiguous_strides(shape, None)])
 
 
+def _lines(shape: Shape, dtype: np.dtype[Any]) -> int:
+    """Bytes of a value, in whole cache lines."""
+    return -(-max(size_of(shape) * dtype.itemsize, 1) // _LINE) * _LINE
+
+
 def _address(value: Any) -> int:
     found: int = value.__array_interface__["data"][0]
     return found
@@ -334,7 +335,7 @@ def program(
     operands = {id(x): x for x in _arrays(args)}
     try:
         return _program(template, [x._eager for x in operands.values()])
-    except (_Refused, AttributeError, KeyError, TypeError):
+    except (_Refused, LookupError, TypeError, ValueError):  # or what this file does not know
         return None
 
 
@@ -396,7 +397,7 @@ def _program(template: Any, operands: list[Any]) -> tuple[bytes, tuple[np.ufunc,
         else:
             slot = roots.pop(first + at, None) or made.memory(shape, dtype)
             _emit(made, op, arg, sources, slot)
-            made.values.append(slot._replace(owner=first + at))
+            made.values.append(slot)
         if first + at in roots:  # a view
             made.copy(made.values[-1], roots.pop(first + at))
         for gone in last.get(at, ()):
