@@ -146,6 +146,9 @@ class _Program:
     ) -> None:
         """The same with given strides; axes that are one in memory are joined."""
         dims, steps = _joined(shape, strides) if joins else (shape, strides)
+        if kind == COPY:  # in any order: the longest axis is that of the inner loop
+            longest = max(range(len(dims)), key=lambda axis: (dims[axis], axis))
+            dims, steps = _last(dims, longest), [_last(each, longest) for each in steps]
         if len(dims) > MOST_AXES or self.steps == MOST_STEPS:
             raise _Refused
         self.steps += 1
@@ -307,6 +310,11 @@ def _joined(shape: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]
 
 def _packed(shape: Shape, dtype: np.dtype[Any]) -> Shape:
     return tuple([stride * dtype.itemsize for stride in contiguous_strides(shape, None)])
+
+
+def _last(values: Shape, axis: int) -> Shape:
+    """The same with what is of an axis behind the others."""
+    return (*values[:axis], *values[axis + 1 :], values[axis])
 
 
 def _lines(shape: Shape, dtype: np.dtype[Any]) -> int:

@@ -59,20 +59,19 @@ Small *small_new(PyObject *made)
 }
 
 #define COPIED(kind)                                                                     \
-    for (npy_intp at = 0; at < count; at++) {                                            \
-        *(kind *)(to + at * steps[last]) = *(const kind *)(from + at * steps[which]);    \
+    for (npy_intp at = 0; at < count; at++, to += to_step, from += from_step) {          \
+        *(kind *)to = *(const kind *)from;                                               \
     }
 
 typedef struct {
     npy_uint64 parts[2];
 } Pair;
 
-/* Elements of so many bytes along one axis, from the operand `which`. */
-static void copy_row(npy_int64 item, char **data, const npy_intp *steps, int which, int last,
+/* Elements of so many bytes along one axis. */
+static void copy_row(npy_int64 item, char *from, npy_intp from_step, char *to, npy_intp to_step,
                      npy_intp count)
 {
-    char *to = data[last], *from = data[which];
-    if (steps[which] == item && steps[last] == item) {
+    if (from_step == item && to_step == item) {
         memcpy(to, from, (size_t)(count * item));
         return;
     }
@@ -96,12 +95,16 @@ static void copy_row(npy_int64 item, char **data, const npy_intp *steps, int whi
 
 #define CHOSEN(kind)                                                                     \
     for (npy_intp at = 0; at < count; at++) {                                            \
-        int which = data[0][at * steps[0]] ? 1 : 2;                                      \
-        *(kind *)(data[3] + at * steps[3]) = *(kind *)(data[which] + at * steps[which]); \
+        const kind one = *(const kind *)left, other = *(const kind *)right;              \
+        *(kind *)to = *condition ? one : other;                                          \
+        condition += first, left += second, right += third, to += last;                  \
     }
 
 static void select_row(npy_int64 item, char **data, const npy_intp *steps, npy_intp count)
 {
+    const char *condition = data[0], *left = data[1], *right = data[2];
+    char *to = data[3];
+    npy_intp first = steps[0], second = steps[1], third = steps[2], last = steps[3];
     switch (item) {
     case 1:
         CHOSEN(npy_uint8)
@@ -146,7 +149,7 @@ static const npy_int64 *run_step(const Small *small, const npy_int64 *step, char
             u->functions[step[2]](args, &length, own, u->data == NULL ? NULL : u->data[step[2]]);
         }
         else if (kind == COPY) {
-            copy_row(step[1], args, steps, 0, 1, count);
+            copy_row(step[1], args[0], steps[0], args[1], steps[1], count);
         }
         else if (kind == SELECT) {
             select_row(step[1], args, steps, count);
