@@ -22,6 +22,7 @@ from lazyfuse.arrays import base
 from lazyfuse.arrays.ndarray import OURS, options
 from lazyfuse.codegen.graph.moves import assemble, seen
 from lazyfuse.codegen.graph.shapes import contiguous_strides, size_of
+from lazyfuse.codegen.lowering.loop_nest import Loop, merge
 from lazyfuse.codegen.table import ops
 from lazyfuse.namespace import steps
 
@@ -145,16 +146,19 @@ class _Program:
         joins: bool = True,
     ) -> None:
         """The same with given strides; axes that are one in memory are joined."""
-        dims, steps = _joined(shape, strides) if joins else (shape, strides)
+        loops = [Loop(n, False, tuple(own)) for n, *own in zip(shape, *strides, strict=True)]
+        if joins:
+            long = [loop for loop in loops if loop.size != 1]
+            loops = merge(long) or [Loop(1, False, (0,) * len(slots))]
         if kind == COPY:  # in any order: the longest axis is that of the inner loop
-            longest = max(range(len(dims)), key=lambda axis: (dims[axis], axis))
-            dims, steps = _last(dims, longest), [_last(each, longest) for each in steps]
-        if len(dims) > MOST_AXES or self.steps == MOST_STEPS:
+            sizes = [loop.size for loop in reversed(loops)]
+            loops.append(loops.pop(-1 - sizes.index(max(sizes))))
+        if len(loops) > MOST_AXES or self.steps == MOST_STEPS:
             raise _Refused
         self.steps += 1
-        self.words += [kind, which, at, len(slots), len(dims), *dims]
-        for slot, own in zip(slots, steps, strict=True):
-            self.words += [slot.base, slot.offset, *own]
+        self.words += [kind, which, at, len(slots), len(loops), *[loop.size for loop in loops]]
+        for k, slot in enumerate(slots):
+            self.words += [slot.base, slot.offset, *[loop.strides[k] for loop in loops]]
 
     def copy(self, value: _Slot, to: _Slot) -> None:
         """Copy a value, which may be broadcast."""
@@ -287,34 +291,8 @@ def _spread(slot: _Slot, shape: Shape) -> Shape:
     return (*(0,) * lead, *own)
 
 
-def _joined(shape: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
-    """Without axes of length one, and with those joined that all values have in one run."""
-    dims: list[int] = []
-    found: list[list[int]] = [[] for _ in strides]
-    for axis, length in enumerate(shape):
-        if length == 1:
-            continue
-        own = [each[axis] for each in strides]
-        if dims and all(e[-1] == length * s for e, s in zip(found, own, strict=True)):
-            dims[-1] *= length
-            for each, stride in zip(found, own, strict=True):
-                each[-1] = stride
-            continue
-        dims.append(length)
-        for each, stride in zip(found, own, strict=True):
-            each.append(stride)
-    if not dims:
-        return (1,), [(0,) for _ in strides]
-    return tuple(dims), [tuple(each) for each in found]
-
-
 def _packed(shape: Shape, dtype: np.dtype[Any]) -> Shape:
     return tuple([stride * dtype.itemsize for stride in contiguous_strides(shape, None)])
-
-
-def _last(values: Shape, axis: int) -> Shape:
-    """The same with what is of an axis behind the others."""
-    return (*values[:axis], *values[axis + 1 :], values[axis])
 
 
 def _lines(shape: Shape, dtype: np.dtype[Any]) -> int:
@@ -413,7 +391,7 @@ def _program(template: Any, operands: list[Any]) -> tuple[bytes, tuple[np.ufunc,
                 made.release(made.values[gone])
     if roots or made.work > WORK:
         raise _Refused
-    head = [made.room, len(made.cells) // 3, len(made.results), made.steps]
+    head = [len(made.cells) // 3, len(made.results), made.steps]
     flat = [word for each in made.results for word in each]
     words = array("q", [*head, *made.cells, *flat, *made.words]).tobytes()
     return words, tuple(made.ufuncs), bytes(made.constants), result

@@ -8,12 +8,13 @@
 #include <string.h>
 
 enum { LOOP, COPY, SELECT, CAST }; /* kinds of steps, as there */
-enum { MEMORY, CONSTANTS, GIVEN, MOST_RESULTS = 8, MOST_GIVEN = 5, ROOM = 1 << 18, LINE = 64 };
+enum { MEMORY, CONSTANTS, GIVEN, MOST_RESULTS = 8, MOST_GIVEN = 5, ROOM = 1 << 18, LINE = 64,
+       HEAD = 3 };
 enum { IS_NUMBER, TYPE, AXES, DIMS, RESULT_WORDS = DIMS + MOST_AXES };
 
 struct Small {
     npy_int64 *words, *results, *steps; /* numbers of the call; results; steps, in one block */
-    npy_int64 room, cells, results_count, steps_count;
+    npy_int64 cells, results_count, steps_count;
     PyObject *ufuncs, *constants, *shape;
     int runs, is_dropped; /* runs that have begun; whether the last of them frees it */
 };
@@ -50,11 +51,11 @@ Small *small_new(PyObject *made)
     }
     memcpy(own, PyBytes_AS_STRING(words), (size_t)PyBytes_GET_SIZE(words));
     *small = (Small){
-        .words = own, .room = own[0], .cells = own[1], .results_count = own[2],
-        .steps_count = own[3], .results = own + 4 + 3 * own[1],
-        .steps = own + 4 + 3 * own[1] + RESULT_WORDS * own[2], .ufuncs = Py_NewRef(ufuncs),
+        .words = own, .cells = own[0], .results_count = own[1], .steps_count = own[2],
+        .results = own + HEAD + 3 * own[0], .ufuncs = Py_NewRef(ufuncs),
         .constants = Py_NewRef(constants), .shape = Py_NewRef(shape),
     };
+    small->steps = small->results + RESULT_WORDS * small->results_count;
     return small;
 }
 
@@ -229,7 +230,7 @@ PyObject *small_run(Small *small, const Call *call, PyObject *const *args)
     if (made == small->results_count) {
         bases[MEMORY] = memory + (LINE - (uintptr_t)memory % LINE) % LINE;
         bases[CONSTANTS] = PyBytes_AS_STRING(small->constants);
-        const npy_int64 *cell = small->words + 4;
+        const npy_int64 *cell = small->words + HEAD;
         for (npy_int64 at = 0; at < small->cells; at++, cell += 3) {
             PyObject *x = args[call->numbers[cell[0]]];
             double value = PyFloat_Check(x) ? PyFloat_AS_DOUBLE(x)
