@@ -207,6 +207,9 @@ typedef struct {
     char exact[TYPES]; /* the value of an element depends only on its operands */
     short index[TYPES]; /* into `functions`, -1: none that is taken */
     unsigned char out[TYPES];
+    char library[12]; /* the function of the C library that computes it; "": none */
+    void *simd[2];    /* its SIMD versions for doubles and floats, once asked for */
+    char asked[2];
 } Loops;
 
 int loops_ready(void);
@@ -455,6 +458,12 @@ Py_ssize_t slot_offset(PyObject *type, const char *name);
 
 /* Loops over dense arrays that call SIMD functions of the C library; what the processor has. */
 Offered vector_run, vector_features;
+/* The SIMD version of a function of doubles (size 8) or floats (4); NULL: there is none. */
+void *simd_function(const char *name, int arity, int size);
+/* A loop that calls it, up to the first part of it that raises a flag. The last of `args` is written,
+   and may be one of the others. */
+void simd_run(void *function, int arity, int size, char **args, npy_intp count,
+              const npy_intp *steps);
 
 /* -------------------------------------------------------------------------------------- section */
 

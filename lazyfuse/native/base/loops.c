@@ -4,14 +4,17 @@
    and on asking for overrides. For arrays of NumPy's own dtypes all of that is known beforehand, so
    this file calls the loop itself, on the same memory with the same steps as NumPy: results are
    NumPy's, bit for bit. Operands that are broadcast or have gaps take only loops that the op table
-   calls exact: each element depends only on its operands. If a loop raises a floating-point flag,
-   this file drops the result and NumPy computes it again, so warnings and errors are NumPy's. */
+   calls exact: each element depends only on its operands. Inexact functions of many floats are the
+   C library's, which has SIMD where NumPy has none: within the units that the op table states. If a
+   loop raises a floating-point flag, this file drops the result and NumPy computes it again, so
+   warnings and errors are NumPy's. */
 
 #include "base.h"
 
 #include <string.h>
 
 #define SCRATCH 16384  /* bytes of the largest result that is computed in a buffer first */
+#define SIMD_FROM 512  /* elements from which an inexact loop is the C library's, which has SIMD */
 
 PyArray_Descr *descriptors[TYPES];
 static signed char promoted[TYPES][TYPES];
@@ -117,7 +120,7 @@ Loops *loops_new(PyObject *ufunc)
         PyErr_NoMemory();
         return NULL;
     }
-    memset(loops->exact, 0, sizeof(loops->exact));
+    *loops = (Loops){.library = ""};
     for (int type = 0; type < TYPES; type++) {
         loops->index[type] = -1;
     }
@@ -135,13 +138,15 @@ Loops *loops_new(PyObject *ufunc)
         Py_XDECREF(told);
         return PyErr_Occurred() ? (loops_free(loops), NULL) : loops;
     }
-    if (!PyBytes_CheckExact(told) || PyBytes_GET_SIZE(told) != TYPES) {
-        PyErr_SetString(PyExc_TypeError, "loop_types: expected a byte per dtype");
+    if (!PyBytes_CheckExact(told) || PyBytes_GET_SIZE(told) < TYPES ||
+        PyBytes_GET_SIZE(told) >= TYPES + (Py_ssize_t)sizeof(loops->library)) {
+        PyErr_SetString(PyExc_TypeError, "loop_types: expected a byte per dtype, and a name");
         Py_DECREF(told);
         loops_free(loops);
         return NULL;
     }
     const char *ways = PyBytes_AS_STRING(told);
+    memcpy(loops->library, ways + TYPES, (size_t)(PyBytes_GET_SIZE(told) - TYPES));
     for (int at = u->ntypes - 1; at >= 0; at--) { /* NumPy takes the first of a type */
         const unsigned char *types = (const unsigned char *)u->types + at * u->nargs;
         int type = types[0], out = types[u->nin];
@@ -180,10 +185,49 @@ npy_intp size_of_type(int type)
     return PyDataType_ELSIZE(descriptors[type]);
 }
 
-static inline void call(Loops *loops, int at, char **args, npy_intp count, npy_intp *steps)
+/* The SIMD function that computes so many results of a type; NULL: NumPy's loop does. */
+static void *simd_for(Loops *loops, int type, npy_intp count)
 {
+    int which = type == NPY_FLOAT, ours = which || type == NPY_DOUBLE;
+    if (count < SIMD_FROM || !ours || loops->library[0] == 0 || loops->exact[type]) {
+        return NULL;
+    }
+    if (!loops->asked[which]) {
+        loops->asked[which] = 1;
+        loops->simd[which] =
+            simd_function(loops->library, loops->ufunc->nin, (int)size_of_type(type));
+    }
+    return loops->simd[which];
+}
+
+/* Whether NumPy has other loops for an exponent that is one number: `x ** 2.0` is exact. */
+static int is_easy_power(const Loops *loops, int type, char **args, const npy_intp *steps)
+{
+    if (loops->ufunc->nin != 2 || steps[1] != 0) {
+        return 0;
+    }
+    double other = type == NPY_FLOAT ? *(float *)args[1] : *(double *)args[1];
+    return strcmp(loops->library, "pow") == 0 &&
+        (other == -1 || other == 0 || other == 0.5 || other == 1 || other == 2);
+}
+
+/* Calls a SIMD function, if one is given, or NumPy's loop. */
+static inline void run(Loops *loops, int type, void *simd, char **args, npy_intp count,
+                       npy_intp *steps)
+{
+    if (simd != NULL && !is_easy_power(loops, type, args, steps)) {
+        simd_run(simd, loops->ufunc->nin, (int)size_of_type(type), args, count, steps);
+    }
+    else {
+        loop_run(loops, loops->index[type], args, count, steps);
+    }
+}
+
+static inline void call(Loops *loops, int type, char **args, npy_intp count, npy_intp *steps)
+{
+    void *simd = simd_for(loops, type, count);
     PyThreadState *state = count >= UNLOCKED ? PyEval_SaveThread() : NULL;
-    loop_run(loops, at, args, count, steps);
+    run(loops, type, simd, args, count, steps);
     if (state != NULL) {
         PyEval_RestoreThread(state);
     }
@@ -193,7 +237,7 @@ int loops_element(Loops *loops, int type, char **args)
 {
     npy_intp steps[3] = {0, 0, 0};
     loops_begin();
-    call(loops, loops->index[type], args, 1, steps);
+    call(loops, type, args, 1, steps);
     return !loops_raised();
 }
 
@@ -202,13 +246,14 @@ int loops_element(Loops *loops, int type, char **args)
 #define EITHER (NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_F_CONTIGUOUS)
 
 /* Calls the loop once for each row of a walk. */
-static void along(Loops *loops, int at, Walk *walk, char **data, int operands)
+static void along(Loops *loops, int type, Walk *walk, char **data, int operands)
 {
     npy_intp place[MOST_AXES] = {0}, total = 1;
     int inner = walk->nd - 1, axis = 0;
     for (int each = 0; each <= inner; each++) {
         total *= walk->dims[each];
     }
+    void *simd = simd_for(loops, type, total);
     PyThreadState *state = total >= UNLOCKED ? PyEval_SaveThread() : NULL;
     while (total != 0 && axis >= 0) {
         char *args[3];
@@ -217,7 +262,7 @@ static void along(Loops *loops, int at, Walk *walk, char **data, int operands)
             args[k] = data[k];
             steps[k] = walk->steps[k][inner];
         }
-        loop_run(loops, at, args, walk->dims[inner], steps);
+        run(loops, type, simd, args, walk->dims[inner], steps);
         for (axis = inner - 1; axis >= 0; axis--) {
             for (int k = 0; k < operands; k++) {
                 data[k] += walk->steps[k][axis];
@@ -249,11 +294,12 @@ static PyObject *finished(PyArrayObject *out)
 
 /* Calls the loop once, on all elements. `right` is NULL for a ufunc of one operand. */
 static PyObject *at_once(
-    Loops *loops, int at, PyArrayObject *shape, int out, char *left, npy_intp left_step,
-    char *right, npy_intp right_step)
+    Loops *loops, int type, PyArrayObject *shape, char *left, npy_intp left_step, char *right,
+    npy_intp right_step)
 {
     int fortran = !PyArray_IS_C_CONTIGUOUS(shape) && PyArray_NDIM(shape) > 1;
-    PyArrayObject *made = new_array(out, PyArray_NDIM(shape), PyArray_DIMS(shape), fortran);
+    PyArrayObject *made =
+        new_array(loops->out[type], PyArray_NDIM(shape), PyArray_DIMS(shape), fortran);
     if (made == NULL) {
         return NULL;
     }
@@ -265,12 +311,12 @@ static PyObject *at_once(
     if (right != NULL) {
         char *args[3] = {left, right, PyArray_BYTES(made)};
         npy_intp steps[3] = {left_step, right_step, PyArray_ITEMSIZE(made)};
-        call(loops, at, args, count, steps);
+        call(loops, type, args, count, steps);
     }
     else {
         char *args[2] = {left, PyArray_BYTES(made)};
         npy_intp steps[2] = {left_step, PyArray_ITEMSIZE(made)};
-        call(loops, at, args, count, steps);
+        call(loops, type, args, count, steps);
     }
     return finished(made);
 }
@@ -288,9 +334,10 @@ int walk_steps(PyArrayObject *a, Walk *walk, int k)
     return 1;
 }
 
-/* Calls an exact loop on operands that are broadcast or have gaps; `b` may be NULL. */
+/* The same on operands that are broadcast or have gaps, if an element's bits depend on nothing
+   else; `b` may be NULL. */
 static PyObject *spread(
-    Loops *loops, int at, int out, PyArrayObject *a, PyArrayObject *b, Py_ssize_t limit)
+    Loops *loops, int type, PyArrayObject *a, PyArrayObject *b, Py_ssize_t limit)
 {
     npy_intp steps[3][MOST_AXES];
     Walk walk = {.steps = steps};
@@ -308,6 +355,9 @@ static PyObject *spread(
             return NULL;
         }
     }
+    if (!loops->exact[type] && simd_for(loops, type, total) == NULL) {
+        return NULL;
+    }
     if (nd == 0 || !walk_steps(a, &walk, 0) || (b != NULL && !walk_steps(b, &walk, 1))) {
         return NULL;
     }
@@ -316,7 +366,7 @@ static PyObject *spread(
     if (one != 1 && other != 1 && (one < 0 || other < 0)) {
         return NULL;
     }
-    PyArrayObject *made = new_array(out, nd, walk.dims, 0);
+    PyArrayObject *made = new_array(loops->out[type], nd, walk.dims, 0);
     if (made == NULL) {
         return NULL;
     }
@@ -328,7 +378,7 @@ static PyObject *spread(
     }
     data[operands - 1] = PyArray_BYTES(made);
     loops_begin();
-    along(loops, at, &walk, data, operands);
+    along(loops, type, &walk, data, operands);
     return finished(made);
 }
 
@@ -390,8 +440,7 @@ static PyObject *two_arrays(Loops *loops, PyArrayObject *a, PyArrayObject *b, Py
     if (type != second) {
         return mixed(loops, a, type, b, second, limit);
     }
-    int at = loops->index[type];
-    if (at < 0) {
+    if (loops->index[type] < 0) {
         return NULL;
     }
     int same = same_shape(a, b);
@@ -400,18 +449,16 @@ static PyObject *two_arrays(Loops *loops, PyArrayObject *a, PyArrayObject *b, Py
             return NULL;
         }
         return at_once(
-            loops, at, a, loops->out[type], PyArray_BYTES(a), step_of(a), PyArray_BYTES(b),
-            step_of(b));
+            loops, type, a, PyArray_BYTES(a), step_of(a), PyArray_BYTES(b), step_of(b));
     }
     if (!same && (PyArray_NDIM(a) == 0 || PyArray_NDIM(b) == 0)) {
         PyArrayObject *shape = PyArray_NDIM(a) == 0 ? b : a;
         if (is_run(shape)) {
             return at_once(
-                loops, at, shape, loops->out[type], PyArray_BYTES(a), step_of(a), PyArray_BYTES(b),
-                step_of(b));
+                loops, type, shape, PyArray_BYTES(a), step_of(a), PyArray_BYTES(b), step_of(b));
         }
     }
-    return loops->exact[type] ? spread(loops, at, loops->out[type], a, b, limit) : NULL;
+    return spread(loops, type, a, b, limit);
 }
 
 /* Makes a 0-d array of a number, for loops over arrays with gaps. */
@@ -443,26 +490,22 @@ static PyObject *array_and_number(
         Py_DECREF(wide);
         return made;
     }
-    int at = loops->index[type];
-    if (at < 0 || PyArray_NDIM(a) == 0) {
+    if (loops->index[type] < 0 || PyArray_NDIM(a) == 0) {
         return NULL;
     }
     if (is_run(a)) {
         char *data = PyArray_BYTES(a), *beside = (char *)&number;
         npy_intp step = step_of(a);
         return at_once(
-            loops, at, a, loops->out[type], swapped ? beside : data, swapped ? 0 : step,
-            swapped ? data : beside, swapped ? step : 0);
-    }
-    if (!loops->exact[type]) {
-        return NULL;
+            loops, type, a, swapped ? beside : data, swapped ? 0 : step, swapped ? data : beside,
+            swapped ? step : 0);
     }
     PyArrayObject *beside = as_array(&number, type);
     if (beside == NULL) {
         return NULL;
     }
-    PyObject *made = swapped ? spread(loops, at, loops->out[type], beside, a, limit)
-                             : spread(loops, at, loops->out[type], a, beside, limit);
+    PyObject *made = swapped ? spread(loops, type, beside, a, limit)
+                             : spread(loops, type, a, beside, limit);
     Py_DECREF(beside);
     return made;
 }
@@ -485,11 +528,10 @@ PyObject *loops_unary(Loops *loops, PyObject *operand)
     if (type < 0 || loops->index[type] < 0 || PyArray_NDIM(a) == 0) {
         return NULL;
     }
-    int at = loops->index[type], out = loops->out[type];
     if (is_run(a)) {
-        return at_once(loops, at, a, out, PyArray_BYTES(a), step_of(a), NULL, 0);
+        return at_once(loops, type, a, PyArray_BYTES(a), step_of(a), NULL, 0);
     }
-    return loops->exact[type] ? spread(loops, at, out, a, NULL, NPY_MAX_INTP) : NULL;
+    return spread(loops, type, a, NULL, NPY_MAX_INTP);
 }
 
 /* ------------------------------------------------------------------------------- into an array */
@@ -497,10 +539,16 @@ PyObject *loops_unary(Loops *loops, PyObject *operand)
 int loops_into(Loops *loops, PyObject *left, PyObject *right, PyArrayObject *out)
 {
     int type = plain_type(out);
-    /* a loop that is not exact may give other bits where it overwrites its operand */
-    if (type < 0 || loops->index[type] < 0 || !loops->exact[type] || loops->out[type] != type ||
+    if (type < 0 || loops->index[type] < 0 || loops->out[type] != type ||
         !PyArray_ISWRITEABLE(out) || (PyArray_FLAGS(out) & WARN_ON_WRITE) ||
-        PyArray_NDIM(out) == 0 || !PyArray_ISCONTIGUOUS(out) || PyArray_NBYTES(out) > SCRATCH) {
+        PyArray_NDIM(out) == 0 || !PyArray_ISCONTIGUOUS(out)) {
+        return 0;
+    }
+    npy_intp count = PyArray_SIZE(out), bytes = PyArray_NBYTES(out);
+    /* NumPy's loop, if it is not exact, may give other bits where it overwrites its operand; an
+       exact one is done before a large buffer is there */
+    void *simd = simd_for(loops, type, count);
+    if (loops->exact[type] ? bytes > SCRATCH : simd == NULL) {
         return 0;
     }
     npy_clongdouble numbers[2];
@@ -532,7 +580,6 @@ int loops_into(Loops *loops, PyObject *left, PyObject *right, PyArrayObject *out
             steps[k] = 0;
         }
     }
-    npy_intp count = PyArray_SIZE(out), bytes = PyArray_NBYTES(out);
     if (count == 0) {
         return 1;
     }
@@ -543,7 +590,7 @@ int loops_into(Loops *loops, PyObject *left, PyObject *right, PyArrayObject *out
     args[operands] = scratch;
     steps[operands] = PyArray_ITEMSIZE(out);
     loops_begin();
-    loop_run(loops, loops->index[type], args, count, steps);
+    run(loops, type, simd, args, count, steps);
     int done = !loops_raised();
     if (done) {
         memcpy(PyArray_DATA(out), scratch, bytes);

@@ -1,11 +1,13 @@
-/* Loops over dense arrays that call SIMD versions of the C library's functions, as compiled programs
-   do: full vectors, and the rest on vectors of copies. */
+/* Loops that call SIMD versions of the C library's functions, as compiled programs do: full vectors,
+   and the rest on vectors of copies. So an element's bits depend on its operands alone. */
 
 #include "base.h"
 
 #include <string.h>
 
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__)
+
+#include <dlfcn.h>
 
 /* What this processor has, as LLVM spells it, of what decides which version is called. */
 static const char *features(void)
@@ -47,21 +49,43 @@ LOOP(floats_64, "avx512f", float, 64)
 LOOP(floats_32, "avx2", float, 32)
 LOOP(floats_16, "sse4.1", float, 16)
 
-#define CALL(name, real)                                                                           \
-    name((void *)(uintptr_t)function, arity, PyArray_DATA(out), PyArray_DATA(a), PyArray_DATA(b),  \
-         PyArray_SIZE(out))
-
-static void run(uint64_t function, int size, int lanes, int arity, PyArrayObject *out,
-                PyArrayObject *a, PyArrayObject *b)
+static void run(void *function, int size, int bytes, int arity, void *out, const void *a,
+                const void *b, npy_intp count)
 {
-    switch (size * lanes + size) {
-    case 64 + 8: CALL(doubles_64, double); break;
-    case 32 + 8: CALL(doubles_32, double); break;
-    case 16 + 8: CALL(doubles_16, double); break;
-    case 64 + 4: CALL(floats_64, float); break;
-    case 32 + 4: CALL(floats_32, float); break;
-    case 16 + 4: CALL(floats_16, float); break;
+    switch (bytes + size) {
+    case 64 + 8: doubles_64(function, arity, out, a, b, count); break;
+    case 32 + 8: doubles_32(function, arity, out, a, b, count); break;
+    case 16 + 8: doubles_16(function, arity, out, a, b, count); break;
+    case 64 + 4: floats_64(function, arity, out, a, b, count); break;
+    case 32 + 4: floats_32(function, arity, out, a, b, count); break;
+    case 16 + 4: floats_16(function, arity, out, a, b, count); break;
     }
+}
+
+static int vector_bytes(void)
+{
+    return __builtin_cpu_supports("avx512f") ? 64 : __builtin_cpu_supports("avx2") ? 32
+        : __builtin_cpu_supports("sse4.1") ? 16 : 0;
+}
+
+void *simd_function(const char *name, int arity, int size)
+{
+    static void *library;
+    static int is_open;
+    char symbol[48];
+    int bytes = vector_bytes();
+    if (!is_open) {
+        is_open = 1;
+        library = dlopen("libmvec.so.1", RTLD_NOW | RTLD_LOCAL);
+    }
+    if (library == NULL || bytes == 0) {
+        return NULL;
+    }
+    /* by the vector ABI of x86-64: the instruction set, no mask, lanes, a v for each operand */
+    PyOS_snprintf(symbol, sizeof(symbol), "_ZGV%cN%d%s_%s%s",
+                  bytes == 64 ? 'e' : bytes == 32 ? 'd' : 'b', bytes / size,
+                  arity == 1 ? "v" : "vv", name, size == 4 ? "f" : "");
+    return dlsym(library, symbol);
 }
 
 #else
@@ -71,13 +95,65 @@ static const char *features(void)
     return "";
 }
 
-static void run(uint64_t Py_UNUSED(function), int Py_UNUSED(size), int Py_UNUSED(lanes),
-                int Py_UNUSED(arity), PyArrayObject *Py_UNUSED(out), PyArrayObject *Py_UNUSED(a),
-                PyArrayObject *Py_UNUSED(b))
+static void run(void *Py_UNUSED(function), int Py_UNUSED(size), int Py_UNUSED(bytes),
+                int Py_UNUSED(arity), void *Py_UNUSED(out), const void *Py_UNUSED(a),
+                const void *Py_UNUSED(b), npy_intp Py_UNUSED(count))
 {
 }
 
+static int vector_bytes(void)
+{
+    return 0;
+}
+
+void *simd_function(const char *Py_UNUSED(name), int Py_UNUSED(arity), int Py_UNUSED(size))
+{
+    return NULL;
+}
+
 #endif
+
+enum { FIRST = 64, CHUNK = 512 }; /* what raises a flag soon is done soon */
+
+#define COPIED(real)                                                                               \
+    for (npy_intp at = 0; at < count; at++, from += from_step, to += to_step) {                    \
+        *(real *)to = *(const real *)from;                                                         \
+    }
+
+static void copied(int size, const char *from, npy_intp from_step, char *to, npy_intp to_step,
+                   npy_intp count)
+{
+    if (size == 8) {
+        COPIED(double)
+    }
+    else {
+        COPIED(float)
+    }
+}
+
+void simd_run(void *function, int arity, int size, char **args, npy_intp count,
+              const npy_intp *steps)
+{
+    int bytes = vector_bytes(), dense = 1;
+    double room[3][CHUNK];
+    for (int k = 0; k <= arity; k++) {
+        dense &= steps[k] == size;
+    }
+    for (npy_intp at = 0; at < count && !loops_raised(); at += at == 0 ? FIRST : CHUNK) {
+        npy_intp length = Py_MIN(at == 0 ? FIRST : CHUNK, count - at);
+        char *own[3];
+        for (int k = 0; k <= arity; k++) {
+            own[k] = dense ? args[k] + at * size : (char *)room[k];
+            if (!dense && k < arity) {
+                copied(size, args[k] + at * steps[k], steps[k], own[k], size, length);
+            }
+        }
+        run(function, size, bytes, arity, own[arity], own[0], own[arity - 1], length);
+        if (!dense) {
+            copied(size, own[arity], size, args[arity] + at * steps[arity], steps[arity], length);
+        }
+    }
+}
 
 PyObject *vector_features(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
@@ -101,7 +177,8 @@ PyObject *vector_run(PyObject *Py_UNUSED(module), PyObject *args)
     }
     Py_BEGIN_ALLOW_THREADS
     loops_begin();
-    run(function, size, lanes, arity, out, a, b);
+    run((void *)(uintptr_t)function, size, size * lanes, arity, PyArray_DATA(out), PyArray_DATA(a),
+        PyArray_DATA(b), PyArray_SIZE(out));
     flags = loops_raised();
     Py_END_ALLOW_THREADS
     return PyLong_FromLong(as_numpys(flags));
