@@ -31,10 +31,10 @@ MEMORY, CONSTANTS, OPERANDS = range(3)  # what addresses begin at, as in small.c
 MOST_AXES: Final = 8
 MOST_RESULTS: Final = 8
 MOST_STEPS: Final = 64
-ROOM: Final = 1 << 18
+ROOM: Final = 1 << 19
 """Bytes of intermediate results: they are to stay in the cache of a core."""
-WORK: Final = 1 << 16
-"""Additions of one call, some 20 us; of more, blocks on all cores pay."""
+WORK: Final = 1 << 18
+"""Additions of one call, some 80 us; of more, blocks on all cores pay."""
 _LINE: Final = 64
 _BUFFER: Final = 8192  # elements that NumPy casts for one call of a loop
 _CASTS: Final = "?bBhHiIlLqQf"  # to double, as in loops.c
@@ -170,6 +170,13 @@ class _Program:
         """A value in another dtype: itself, or a new one."""
         if value.dtype is dtype:
             return value
+        if value.shape and not any(value.strides):  # one element for all
+            one = self.cast(value._replace(shape=(), strides=()), dtype)
+            every = one._replace(shape=value.shape, strides=value.strides)
+            if to is None:
+                return every
+            self.copy(every, to)
+            return to
         if dtype.char != "d" or value.dtype.char not in _CASTS or not value.is_packed:
             raise _Refused
         to = to or self.memory(value.shape, dtype)

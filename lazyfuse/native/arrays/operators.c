@@ -291,6 +291,17 @@ static int is_two(PyObject *x)
     return PyLong_CheckExact(x) && PyLong_AsLongAndOverflow(x, &overflow) == 2;
 }
 
+/* Whether NumPy raises an array to this power by `power`, and no loop that is quicker. */
+static int is_power(PyArrayObject *array, PyObject *x)
+{
+    if (PyFloat_CheckExact(x)) {
+        return PyFloat_AS_DOUBLE(x) != 0.5;
+    }
+    int overflow = 0;
+    long whole = PyLong_CheckExact(x) ? PyLong_AsLongAndOverflow(x, &overflow) : 0;
+    return PyArray_ISFLOAT(array) && !overflow && (whole > 2 || whole < -1);
+}
+
 static PyObject *power(PyObject *left, PyObject *right, PyObject *modulo)
 {
     int swapped = !IS_OURS(left);
@@ -306,7 +317,7 @@ static PyObject *power(PyObject *left, PyObject *right, PyObject *modulo)
             /* versions of NumPy differ there */
             result = loops_unary(operators[SQUARE].loops, small);
         }
-        else if (PyFloat_CheckExact(other) && PyFloat_AS_DOUBLE(other) != 0.5) {
+        else if (is_power((PyArrayObject *)small, other)) {
             result = loops_binary(operators[POWER].loops, small, other, PY_SSIZE_T_MAX);
         }
         if (result == NULL && !PyErr_Occurred()) {

@@ -198,15 +198,59 @@ static int into(UfuncCore *self, PyObject *left, PyObject *right, PyObject *out,
     return lock < 0 ? -1 : unlock_part(lock, done);
 }
 
+/* Whether a mask changes so often that to compute and select all elements takes less time than
+   NumPy's way, which calls the loop for each stretch of the mask: by its beginning. */
+static int changes_often(PyArrayObject *mask)
+{
+    const char *kept = PyArray_BYTES(mask);
+    npy_intp count = Py_MIN(PyArray_SIZE(mask), 2048), changes = 0;
+    for (npy_intp at = 1; at + 8 <= count; at += 8) {
+        npy_uint64 these, before;
+        memcpy(&these, kept + at, 8);
+        memcpy(&before, kept + at - 1, 8);
+        changes += (npy_intp)(((these ^ before) * 0x0101010101010101u) >> 56); /* sum of bytes */
+    }
+    return changes > count / 8;
+}
+
+/* A call with `where` and `out`, by a loop over all elements, and a selection: 1; 0: NumPy's call
+   does it, as where a flag is raised; -1 with an exception. */
+static int selected(Loops *loops, PyObject *left, PyObject *right, PyArrayObject *mask,
+                    PyArrayObject *out)
+{
+    int type = plain_type(out);
+    if (loops == NULL || type < 0 || loops->index[type] < 0 || !loops->exact[type] ||
+        loops->out[type] != type || !PyArray_ISCARRAY(out) ||
+        (PyArray_FLAGS(out) & WARN_ON_WRITE) || plain_type(mask) != NPY_BOOL ||
+        !PyArray_IS_C_CONTIGUOUS(mask) || !same_shape(mask, out) || !changes_often(mask)) {
+        return 0;
+    }
+    PyObject *made = right != NULL ? loops_binary(loops, left, right, PY_SSIZE_T_MAX)
+        : IS_REAL(left) ? loops_unary(loops, left) : NULL;
+    if (made == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    PyArrayObject *whole = (PyArrayObject *)made;
+    int fits = plain_type(whole) == type && same_shape(whole, out) && PyArray_ISCARRAY(whole);
+    if (fits) {
+        npy_intp item = PyArray_ITEMSIZE(out), steps[] = {1, item, item, item};
+        char *data[] = {PyArray_BYTES(mask), PyArray_BYTES(whole), PyArray_BYTES(out),
+                        PyArray_BYTES(out)};
+        select_row(item, data, steps, PyArray_SIZE(out));
+    }
+    Py_DECREF(made);
+    return fits;
+}
+
 /* A call with `where`, and perhaps `out`, on small arrays and numbers: NumPy's, at once. NULL without
    an exception: Python does it. */
 static PyObject *where_called(UfuncCore *self, PyObject *const *args, Py_ssize_t count,
                               PyObject *names)
 {
     enum { MOST = 4 };
-    PyObject *given[MOST], *out = NULL, *result = NULL;
+    PyObject *given[MOST], *out = NULL, *memory = NULL, *mask = NULL, *result = NULL;
     Py_ssize_t all = count + PyTuple_GET_SIZE(names);
-    int arrays = 0, thin = 0;
+    int arrays = 0, thin = 0, done = 0;
     if (all > MOST || self->compute != self->call) {
         return NULL;
     }
@@ -228,6 +272,12 @@ static PyObject *where_called(UfuncCore *self, PyObject *const *args, Py_ssize_t
         if (given[at] == NULL) {
             return NULL;
         }
+        if (is_out) {
+            memory = given[at];
+        }
+        else if (name != NULL) {
+            mask = given[at];
+        }
     }
     if (arrays == 0 || (thin && out == NULL)) { /* the result may be large */
         return NULL;
@@ -235,7 +285,17 @@ static PyObject *where_called(UfuncCore *self, PyObject *const *args, Py_ssize_t
     for (Py_ssize_t at = 0; at < all; at++) {
         Py_INCREF(given[at]);
     }
-    result = PyObject_Vectorcall(self->call, given, (size_t)count, names);
+    if (out != NULL && mask != NULL && IS_REAL(mask) &&
+        (self->beside == Py_True || (IS_REAL(given[0]) && IS_REAL(given[count - 1])))) {
+        done = selected(loops_of(self), given[0], count == 2 ? given[1] : NULL,
+                        (PyArrayObject *)mask, (PyArrayObject *)memory);
+    }
+    if (done == 0 && !PyErr_Occurred()) {
+        result = PyObject_Vectorcall(self->call, given, (size_t)count, names);
+    }
+    else if (done > 0) {
+        result = Py_NewRef(out);
+    }
     for (Py_ssize_t at = 0; at < all; at++) {
         Py_DECREF(given[at]);
     }

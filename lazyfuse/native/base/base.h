@@ -197,6 +197,13 @@ void reach(const char *first, int nd, const npy_intp *dims, const npy_intp *stri
 void copy_along(char *to, const npy_intp *to_strides, const char *from,
                 const npy_intp *from_strides, const npy_intp *dims, int nd, npy_intp size);
 
+/* Copies elements of so many bytes along one axis. */
+void copy_row(npy_intp item, const char *from, npy_intp from_step, char *to, npy_intp to_step,
+              npy_intp count);
+/* Of a condition and two values the value that it selects, to a fourth row, which may be one of the
+   values. */
+void select_row(npy_intp item, char **data, const npy_intp *steps, npy_intp count);
+
 /* ---------------------------------------------------------------------------------------- loops */
 
 #define TYPES (NPY_CDOUBLE + 1)
@@ -213,6 +220,7 @@ typedef struct {
 } Loops;
 
 int loops_ready(void);
+void casts_ready(void);
 int reductions_ready(void);
 extern PyArray_Descr *descriptors[TYPES]; /* of the plain dtypes */
 /* The bytes of an element of a plain dtype. */

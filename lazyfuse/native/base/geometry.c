@@ -170,43 +170,6 @@ int are_apart(const char *first, int nd, const npy_intp *dims, const npy_intp *s
     return high <= from || to <= low;
 }
 
-void copy_along(char *to, const npy_intp *to_strides, const char *from,
-                const npy_intp *from_strides, const npy_intp *dims, int nd, npy_intp size)
-{
-    npy_intp count = nd > 0 ? dims[0] : 1, there = nd > 0 ? to_strides[0] : size;
-    npy_intp here = nd > 0 ? from_strides[0] : size;
-    if (nd > 1) {
-        for (npy_intp at = 0; at < count; at++, to += there, from += here) {
-            copy_along(to, to_strides + 1, from, from_strides + 1, dims + 1, nd - 1, size);
-        }
-        return;
-    }
-    if (there == size && here == size) {
-        memcpy(to, from, (size_t)(count * size));
-        return;
-    }
-#define COPY(bytes)                                                                                \
-    for (npy_intp at = 0; at < count; at++, to += there, from += here) {                           \
-        memcpy(to, from, bytes); /* of a constant size: one move */                                \
-    }                                                                                              \
-    return
-    switch (size) {
-    case 1:
-        COPY(1);
-    case 2:
-        COPY(2);
-    case 4:
-        COPY(4);
-    case 8:
-        COPY(8);
-    case 16:
-        COPY(16);
-    default:
-        COPY((size_t)size);
-    }
-#undef COPY
-}
-
 int walk_falls(PyArrayObject *a, int nd, const npy_intp *dims)
 {
     int lead = nd - PyArray_NDIM(a), full = 1;

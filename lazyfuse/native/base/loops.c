@@ -15,12 +15,10 @@
 
 #define SCRATCH 16384  /* bytes of the largest result that is computed in a buffer first */
 #define SIMD_FROM 512  /* elements from which an inexact loop is the C library's, which has SIMD */
+#define FIRST 64       /* elements by which flags that all raise are found */
 
 PyArray_Descr *descriptors[TYPES];
 static signed char promoted[TYPES][TYPES];
-
-typedef void Cast(const void *from, void *to, npy_intp count);
-static Cast *casts[TYPES][TYPES];
 
 /* What base.loop_types says of the loop of a dtype. A loop that is not exact is called only as
    NumPy calls it: once, on all elements. */
@@ -30,55 +28,6 @@ static int usual(int type)
 {
     return type <= NPY_ULONGLONG || type == NPY_FLOAT || type == NPY_DOUBLE || type == NPY_CFLOAT ||
            type == NPY_CDOUBLE;
-}
-
-/* Casts that are exact or round as C does: of integers and float32 to a wider type. */
-#define CAST(name, wide, narrow)                                             \
-    static void name(const void *from, void *to, npy_intp count)            \
-    {                                                                        \
-        for (npy_intp at = 0; at < count; at++) {                            \
-            ((wide *)to)[at] = (wide)((const narrow *)from)[at];             \
-        }                                                                    \
-    }
-#define TO_DOUBLE(_)                                                                               \
-    _(NPY_BYTE, npy_byte) _(NPY_UBYTE, npy_ubyte) _(NPY_SHORT, npy_short)                          \
-    _(NPY_USHORT, npy_ushort) _(NPY_INT, npy_int) _(NPY_UINT, npy_uint) _(NPY_LONG, npy_long)      \
-    _(NPY_ULONG, npy_ulong) _(NPY_LONGLONG, npy_longlong) _(NPY_ULONGLONG, npy_ulonglong)          \
-    _(NPY_FLOAT, npy_float)
-#define CAST_TO_DOUBLE(code, each) CAST(each##_to_double, npy_double, each)
-TO_DOUBLE(CAST_TO_DOUBLE)
-#define TRUTH(name, wide)                                                    \
-    static void name(const void *from, void *to, npy_intp count)            \
-    {                                                                        \
-        for (npy_intp at = 0; at < count; at++) {                            \
-            ((wide *)to)[at] = (wide)(((const npy_bool *)from)[at] != 0);    \
-        }                                                                    \
-    }
-TRUTH(bool_to_double, npy_double)
-TRUTH(bool_to_float, npy_float)
-TRUTH(bool_to_int, npy_int)
-TRUTH(bool_to_long, npy_long)
-CAST(int_to_long, npy_long, npy_int)
-
-static void fill_casts(void)
-{
-#define FILL(code, each) casts[code][NPY_DOUBLE] = each##_to_double;
-    TO_DOUBLE(FILL)
-#undef FILL
-    casts[NPY_BOOL][NPY_DOUBLE] = bool_to_double;
-    casts[NPY_BOOL][NPY_FLOAT] = bool_to_float;
-    casts[NPY_BOOL][NPY_INT] = bool_to_int;
-    casts[NPY_BOOL][NPY_LONG] = bool_to_long;
-    casts[NPY_INT][NPY_LONG] = int_to_long;
-}
-
-int loops_cast(int from, int to, const void *values, void *room, npy_intp count)
-{
-    Cast *function = casts[from][to];
-    if (function != NULL) {
-        function(values, room, count);
-    }
-    return function != NULL;
 }
 
 int loops_ready(void)
@@ -109,7 +58,7 @@ int loops_ready(void)
             Py_DECREF(both);
         }
     }
-    fill_casts();
+    casts_ready();
     return reductions_ready();
 }
 
@@ -200,22 +149,54 @@ static void *simd_for(Loops *loops, int type, npy_intp count)
     return loops->simd[which];
 }
 
-/* Whether NumPy has other loops for an exponent that is one number: `x ** 2.0` is exact. */
-static int is_easy_power(const Loops *loops, int type, char **args, const npy_intp *steps)
+/* Whether NumPy computes so many integers of a type as doubles, and we by a SIMD function. */
+static int are_doubles(Loops *loops, int type, npy_intp count)
 {
-    if (loops->ufunc->nin != 2 || steps[1] != 0) {
-        return 0;
-    }
-    double other = type == NPY_FLOAT ? *(float *)args[1] : *(double *)args[1];
-    return strcmp(loops->library, "pow") == 0 &&
-        (other == -1 || other == 0 || other == 0.5 || other == 1 || other == 2);
+    return type >= NPY_INT && type <= NPY_ULONGLONG && loops->index[type] < 0 &&
+           simd_for(loops, NPY_DOUBLE, count) != NULL;
 }
 
-/* Calls a SIMD function, if one is given, or NumPy's loop. */
+static double float_at(int type, const char *from)
+{
+    return type == NPY_FLOAT ? *(const float *)from : *(const double *)from;
+}
+
+/* Whether NumPy's loop of powers is the better one: it has others for some exponents that are one
+   number, `x ** 2.0` is exact; and of a negative base the SIMD version takes ten times as long. */
+static int is_power_of_numpys(const Loops *loops, int type, char **args, npy_intp count,
+                              const npy_intp *steps)
+{
+    if (strcmp(loops->library, "pow") != 0) {
+        return 0;
+    }
+    double other = float_at(type, args[1]);
+    if (steps[1] == 0 && (other == -1 || other == 0 || other == 0.5 || other == 1 || other == 2)) {
+        return 1;
+    }
+    for (npy_intp at = 0; at < count; at++) {
+        if (float_at(type, args[0] + at * steps[0]) < 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Calls a SIMD function, if one is given, or NumPy's loop: on a few elements first if it is exact,
+   since what raises a flag there is NumPy's. */
 static inline void run(Loops *loops, int type, void *simd, char **args, npy_intp count,
                        npy_intp *steps)
 {
-    if (simd != NULL && !is_easy_power(loops, type, args, steps)) {
+    if (loops->exact[type] && count >= SIMD_FROM) {
+        loop_run(loops, loops->index[type], args, FIRST, steps);
+        if (loops_raised()) {
+            return;
+        }
+        for (int k = 0; k < loops->ufunc->nargs; k++) {
+            args[k] += FIRST * steps[k];
+        }
+        count -= FIRST;
+    }
+    if (simd != NULL && !is_power_of_numpys(loops, type, args, count, steps)) {
         simd_run(simd, loops->ufunc->nin, (int)size_of_type(type), args, count, steps);
     }
     else {
@@ -385,8 +366,7 @@ static PyObject *spread(
 /* Casts an array to a contiguous one of another type, if NumPy would use that type. */
 static PyArrayObject *cast(PyArrayObject *a, int from, int to)
 {
-    Cast *function = casts[from][to];
-    if (function == NULL || !PyArray_IS_C_CONTIGUOUS(a)) {
+    if (!PyArray_IS_C_CONTIGUOUS(a)) {
         return NULL;
     }
     PyArrayObject *made = new_array(to, PyArray_NDIM(a), PyArray_DIMS(a), 0);
@@ -394,15 +374,24 @@ static PyArrayObject *cast(PyArrayObject *a, int from, int to)
         return NULL;
     }
     loops_begin();
-    function(PyArray_DATA(a), PyArray_DATA(made), PyArray_SIZE(a));
+    if (!loops_cast(from, to, PyArray_DATA(a), PyArray_DATA(made), PyArray_SIZE(a))) {
+        Py_DECREF(made);
+        return NULL;
+    }
     return (PyArrayObject *)finished(made);
 }
 
 static PyObject *mixed(
     Loops *loops, PyArrayObject *a, int first, PyArrayObject *b, int second, Py_ssize_t limit)
 {
+    npy_intp count = Py_MAX(PyArray_SIZE(a), PyArray_SIZE(b));
     int type = promoted[first][second];
-    if (type < 0 || loops->index[type] < 0 || !loops->exact[type]) {
+    if (type >= 0 && are_doubles(loops, type, count)) {
+        type = NPY_DOUBLE;
+    }
+    /* NumPy calls a loop on as much as it casts at once */
+    if (type < 0 || loops->index[type] < 0 ||
+        (!loops->exact[type] && simd_for(loops, type, count) == NULL)) {
         return NULL;
     }
     PyArrayObject *left = first == type ? (PyArrayObject *)Py_NewRef(a) : cast(a, first, type);
@@ -437,7 +426,7 @@ static PyObject *two_arrays(Loops *loops, PyArrayObject *a, PyArrayObject *b, Py
     if (type < 0 || second < 0) {
         return NULL;
     }
-    if (type != second) {
+    if (type != second || are_doubles(loops, type, PyArray_SIZE(a))) {
         return mixed(loops, a, type, b, second, limit);
     }
     if (loops->index[type] < 0) {
@@ -478,7 +467,8 @@ static PyObject *array_and_number(
     int type = plain_type(a);
     if (type < 0 || !put_number(&number, x, type)) {
         if (type < 0 || type > NPY_ULONGLONG || !PyFloat_CheckExact(x) ||
-            loops->index[NPY_DOUBLE] < 0 || !loops->exact[NPY_DOUBLE]) {
+            loops->index[NPY_DOUBLE] < 0 ||
+            (!loops->exact[NPY_DOUBLE] && simd_for(loops, NPY_DOUBLE, PyArray_SIZE(a)) == NULL)) {
             return NULL;
         }
         /* NumPy computes integers and a float as doubles */
@@ -525,6 +515,12 @@ PyObject *loops_unary(Loops *loops, PyObject *operand)
 {
     PyArrayObject *a = (PyArrayObject *)operand;
     int type = plain_type(a);
+    if (type >= 0 && are_doubles(loops, type, PyArray_SIZE(a))) {
+        PyArrayObject *wide = cast(a, type, NPY_DOUBLE);
+        PyObject *made = wide == NULL ? NULL : loops_unary(loops, (PyObject *)wide);
+        Py_XDECREF(wide);
+        return made;
+    }
     if (type < 0 || loops->index[type] < 0 || PyArray_NDIM(a) == 0) {
         return NULL;
     }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum { LOOP, COPY, SELECT, CAST }; /* kinds of steps, as there */
-enum { MEMORY, CONSTANTS, GIVEN, MOST_RESULTS = 8, MOST_GIVEN = 5, ROOM = 1 << 18, LINE = 64,
+enum { MEMORY, CONSTANTS, GIVEN, MOST_RESULTS = 8, MOST_GIVEN = 5, ROOM = 1 << 19, LINE = 64,
        HEAD = 3 };
 enum { IS_NUMBER, TYPE, AXES, DIMS, RESULT_WORDS = DIMS + MOST_AXES };
 
@@ -57,91 +57,6 @@ Small *small_new(PyObject *made)
     };
     small->steps = small->results + RESULT_WORDS * small->results_count;
     return small;
-}
-
-#define COPIED(kind)                                                                     \
-    for (npy_intp at = 0; at < count; at++, to += to_step, from += from_step) {          \
-        *(kind *)to = *(const kind *)from;                                               \
-    }
-
-typedef struct {
-    npy_uint64 parts[2];
-} Pair;
-
-/* Elements of so many bytes along one axis. */
-static void copy_row(npy_int64 item, char *from, npy_intp from_step, char *to, npy_intp to_step,
-                     npy_intp count)
-{
-    if (from_step == item && to_step == item) {
-        memcpy(to, from, (size_t)(count * item));
-        return;
-    }
-    switch (item) {
-    case 1:
-        COPIED(npy_uint8)
-        break;
-    case 2:
-        COPIED(npy_uint16)
-        break;
-    case 4:
-        COPIED(npy_uint32)
-        break;
-    case 8:
-        COPIED(npy_uint64)
-        break;
-    default:
-        COPIED(Pair)
-    }
-}
-
-/* By bits: a processor mispredicts a branch wherever a mask changes. Once more for rows without
-   gaps, of which compilers make vectors. */
-#define CHOSEN_BY(kind, one_step, other_step, to_step, first_step)                       \
-    for (npy_intp at = 0; at < count; at++) {                                            \
-        const kind one = *(const kind *)(left + at * (one_step));                        \
-        const kind other = *(const kind *)(right + at * (other_step));                   \
-        const kind all = (kind)-(kind)(condition[at * (first_step)] != 0);               \
-        *(kind *)(to + at * (to_step)) = (kind)((one & all) | (other & ~all));           \
-    }
-#define CHOSEN(kind)                                                                     \
-    if (is_dense && second == item && third == item) {                                   \
-        CHOSEN_BY(kind, sizeof(kind), sizeof(kind), sizeof(kind), 1)                     \
-    }                                                                                    \
-    else if (is_dense && second == item && third == 0) {                                 \
-        CHOSEN_BY(kind, sizeof(kind), 0, sizeof(kind), 1)                                \
-    }                                                                                    \
-    else if (is_dense && second == 0 && third == item) {                                 \
-        CHOSEN_BY(kind, 0, sizeof(kind), sizeof(kind), 1)                                \
-    }                                                                                    \
-    else {                                                                               \
-        CHOSEN_BY(kind, second, third, last, first)                                      \
-    }
-
-static void select_row(npy_int64 item, char **data, const npy_intp *steps, npy_intp count)
-{
-    const char *condition = data[0], *left = data[1], *right = data[2];
-    char *to = data[3];
-    npy_intp first = steps[0], second = steps[1], third = steps[2], last = steps[3];
-    int is_dense = first == 1 && last == item;
-    switch (item) {
-    case 1:
-        CHOSEN(npy_uint8)
-        break;
-    case 2:
-        CHOSEN(npy_uint16)
-        break;
-    case 4:
-        CHOSEN(npy_uint32)
-        break;
-    case 8:
-        CHOSEN(npy_uint64)
-        break;
-    default:
-        for (npy_intp at = 0; at < count; at++) {
-            *(Pair *)to = *(const Pair *)(*condition ? left : right);
-            condition += first, left += second, right += third, to += last;
-        }
-    }
 }
 
 /* One step; returns where the next one begins. */
