@@ -193,14 +193,16 @@ _DTYPES = sorted(map(np.dtype, "?bBhHiIlLqQfdgFD"), key=lambda each: each.num)
 
 def loop_types(ufunc: Any) -> bytes | None:
     """How native/base/loops.c may call NumPy's loop for operands of each plain dtype: 0: never; 1:
-    on all elements at once, as NumPy does; 2: on any part of them. Then the name of the C library's
-    function for floats, if it has one. None: no map of the op table.
+    on all elements at once, as NumPy does; 2: on any part of them. Then the exceptions that NumPy's
+    loops of floats raise, and the name of the C library's function, if it has one. None: no map of
+    the op table.
     """
     op = ops.BY_UFUNC.get(ufunc)
     if op is None or op.kind != "map":
         return None
     ways = bytes([0 if x.kind in op.refused else 1 + op.is_exact_in_numpy(x) for x in _DTYPES])
-    return ways + op.library.encode()
+    raised = sum([errstate.BITS[each] for each in op.flags])
+    return ways + bytes([raised]) + op.library.encode()
 
 
 new: Any = object.__new__

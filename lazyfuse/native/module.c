@@ -183,7 +183,7 @@ static PyMethodDef functions[] = {
 };
 
 static PyTypeObject *const types[] = {
-    &CoreType, &UfuncCoreType, &QuickType, &NoteType, &SectionType, &NotesType, &RowsType,
+    &CoreType, &ExportType, &UfuncCoreType, &QuickType, &NoteType, &SectionType, &NotesType, &RowsType,
     &ReplayProgramType, &RealsType, &HolderType, &LeaseType, &LoopEntranceType, &LoopEntryType,
 };
 

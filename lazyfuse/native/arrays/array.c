@@ -379,9 +379,68 @@ PyObject *array_may_grow(PyObject *Py_UNUSED(module), PyObject *value)
 static PyObject *memory_of = NULL;
 
 /* The buffer protocol: exports the memory, with a NumPy array that the consumer holds. */
+/* What holds the memory of an eager array for a reader of its buffer, who may outlive its shape. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *array;
+    Py_ssize_t shape[MOST_AXES], strides[MOST_AXES];
+} Export;
+
+static void export_dealloc(PyObject *x)
+{
+    Py_DECREF(((Export *)x)->array);
+    Py_TYPE(x)->tp_free(x);
+}
+
+PyTypeObject ExportType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "lazyfuse._native.Export",
+    .tp_basicsize = sizeof(Export),
+    .tp_dealloc = export_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "Holds memory whose buffer somebody reads.",
+};
+
+/* The buffer of a plain array as memoryviews ask for it; 0: NumPy has to say; -1 with an exception.
+   NumPy's own buffers keep a description for each array, and want an array of their own here. */
+static int plain_buffer(PyArrayObject *array, Py_buffer *buffer, int flags)
+{
+    static const char formats[TYPES][2] = {
+        [NPY_BOOL] = "?", [NPY_BYTE] = "b", [NPY_UBYTE] = "B", [NPY_SHORT] = "h",
+        [NPY_USHORT] = "H", [NPY_INT] = "i", [NPY_UINT] = "I", [NPY_LONG] = "l",
+        [NPY_ULONG] = "L", [NPY_LONGLONG] = "q", [NPY_ULONGLONG] = "Q", [NPY_FLOAT] = "f",
+        [NPY_DOUBLE] = "d",
+    };
+    int type = plain_type(array), nd = PyArray_NDIM(array);
+    if (type < 0 || formats[type][0] == 0 || nd == 0 || nd > MOST_AXES ||
+        (flags | PyBUF_INDIRECT) != (PyBUF_FORMAT | PyBUF_INDIRECT) ||
+        (flags & PyBUF_STRIDES) != PyBUF_STRIDES || (PyArray_FLAGS(array) & WARN_ON_WRITE)) {
+        return 0;
+    }
+    Export *export = PyObject_New(Export, &ExportType);
+    if (export == NULL) {
+        return -1;
+    }
+    export->array = Py_NewRef(array);
+    for (int axis = 0; axis < nd; axis++) {
+        export->shape[axis] = PyArray_DIM(array, axis);
+        export->strides[axis] = PyArray_STRIDE(array, axis);
+    }
+    *buffer = (Py_buffer){
+        .buf = PyArray_DATA(array), .obj = (PyObject *)export, .len = PyArray_NBYTES(array),
+        .itemsize = PyArray_ITEMSIZE(array), .readonly = !PyArray_ISWRITEABLE(array), .ndim = nd,
+        .format = (char *)formats[type], .shape = export->shape, .strides = export->strides,
+    };
+    return 1;
+}
+
 static int get_buffer(PyObject *x, Py_buffer *buffer, int flags)
 {
     PyArrayObject *small = IS_ARRAY(x) && IS_DIRECT(x) ? (PyArrayObject *)EAGER(x) : NULL;
+    int plain = small != NULL ? plain_buffer(small, buffer, flags) : 0;
+    if (plain != 0) {
+        return plain < 0 ? -1 : 0;
+    }
     PyObject *memory = small != NULL && plain_type(small) >= 0 ? PyArray_View(small, NULL, NULL)
         : small == NULL && IS_ARRAY(x) ? lend_result((Core *)x) : NULL;
     if (memory == NULL && !PyErr_Occurred()) {

@@ -85,7 +85,7 @@ PyObject *lend_result(Core *x);
 int own_values(Core *x);
 /* The names of a call with `out` (borrowed), made once: a new tuple may collect. */
 PyObject *out_alone(void);
-extern PyTypeObject HolderType;
+extern PyTypeObject HolderType, ExportType;
 /* The values (new) that NumPy's function reduces at once, by its code in
    reductions.c; NULL without an exception: Python does it. */
 PyObject *exported_reduction(int which, PyObject *theirs, PyObject *x);

@@ -214,6 +214,7 @@ typedef struct {
     char exact[TYPES]; /* the value of an element depends only on its operands */
     short index[TYPES]; /* into `functions`, -1: none that is taken */
     unsigned char out[TYPES];
+    int raised;       /* the flags that NumPy's loops of floats raise */
     char library[12]; /* the function of the C library that computes it; "": none */
     void *simd[2];    /* its SIMD versions for doubles and floats, once asked for */
     char asked[2];
@@ -304,17 +305,52 @@ int walk_falls(PyArrayObject *a, int nd, const npy_intp *dims);
 /* A new array of a plain dtype, not initialised. */
 PyArrayObject *new_array(int type, int nd, npy_intp *dims, int fortran);
 
-/* `loops_begin` before a loop and `loops_raised` after it: the floating-point flags it raised. */
+/* The floating-point flags of this thread, and the same forgotten. */
+#if defined(__x86_64__) && defined(__GNUC__)
+/* those of SSE, which is all that loops use: FE_ names their bits in its register, and the functions
+   of fenv.h read another one besides */
+static inline int flags_of(int wanted)
+{
+    return (int)__builtin_ia32_stmxcsr() & wanted;
+}
+
+static inline void forget_flags(int flags)
+{
+    if (flags_of(flags)) {
+        __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() & ~(unsigned)flags);
+    }
+}
+#else
+static inline int flags_of(int wanted)
+{
+    return fetestexcept(wanted);
+}
+
+static inline void forget_flags(int flags)
+{
+    if (fetestexcept(flags)) {
+        feclearexcept(flags);
+    }
+}
+#endif
+
+/* `loops_begin` before a loop and `loops_raised` after it: the flags that it raised. */
 static inline void loops_begin(void)
 {
-    if (fetestexcept(CONDITIONS)) {
-        feclearexcept(FE_ALL_EXCEPT);
-    }
+    forget_flags(CONDITIONS);
 }
 
 static inline int loops_raised(void)
 {
-    return fetestexcept(CONDITIONS);
+    return flags_of(CONDITIONS);
+}
+
+static inline int from_numpys(int flags)
+{
+    return (flags & NPY_FPE_DIVIDEBYZERO ? FE_DIVBYZERO : 0) |
+           (flags & NPY_FPE_OVERFLOW ? FE_OVERFLOW : 0) |
+           (flags & NPY_FPE_UNDERFLOW ? FE_UNDERFLOW : 0) |
+           (flags & NPY_FPE_INVALID ? FE_INVALID : 0);
 }
 
 /* Such flags as NumPy numbers them. */
@@ -468,10 +504,10 @@ Py_ssize_t slot_offset(PyObject *type, const char *name);
 Offered vector_run, vector_features;
 /* The SIMD version of a function of doubles (size 8) or floats (4); NULL: there is none. */
 void *simd_function(const char *name, int arity, int size);
-/* A loop that calls it, up to the first part of it that raises a flag. The last of `args` is written,
-   and may be one of the others. */
+/* A loop that calls it, up to the first part of it that raises one of the flags. The last of `args`
+   is written, and may be one of the others. */
 void simd_run(void *function, int arity, int size, char **args, npy_intp count,
-              const npy_intp *steps);
+              const npy_intp *steps, int flags);
 
 /* -------------------------------------------------------------------------------------- section */
 

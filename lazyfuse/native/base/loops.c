@@ -87,15 +87,16 @@ Loops *loops_new(PyObject *ufunc)
         Py_XDECREF(told);
         return PyErr_Occurred() ? (loops_free(loops), NULL) : loops;
     }
-    if (!PyBytes_CheckExact(told) || PyBytes_GET_SIZE(told) < TYPES ||
-        PyBytes_GET_SIZE(told) >= TYPES + (Py_ssize_t)sizeof(loops->library)) {
-        PyErr_SetString(PyExc_TypeError, "loop_types: expected a byte per dtype, and a name");
+    if (!PyBytes_CheckExact(told) || PyBytes_GET_SIZE(told) <= TYPES ||
+        PyBytes_GET_SIZE(told) > TYPES + (Py_ssize_t)sizeof(loops->library)) {
+        PyErr_SetString(PyExc_TypeError, "loop_types: expected a byte per dtype, flags, a name");
         Py_DECREF(told);
         loops_free(loops);
         return NULL;
     }
     const char *ways = PyBytes_AS_STRING(told);
-    memcpy(loops->library, ways + TYPES, (size_t)(PyBytes_GET_SIZE(told) - TYPES));
+    loops->raised = from_numpys(ways[TYPES]) | FE_UNDERFLOW; /* which an error state may mind */
+    memcpy(loops->library, ways + TYPES + 1, (size_t)(PyBytes_GET_SIZE(told) - TYPES - 1));
     for (int at = u->ntypes - 1; at >= 0; at--) { /* NumPy takes the first of a type */
         const unsigned char *types = (const unsigned char *)u->types + at * u->nargs;
         int type = types[0], out = types[u->nin];
@@ -197,7 +198,9 @@ static inline void run(Loops *loops, int type, void *simd, char **args, npy_intp
         count -= FIRST;
     }
     if (simd != NULL && !is_power_of_numpys(loops, type, args, count, steps)) {
-        simd_run(simd, loops->ufunc->nin, (int)size_of_type(type), args, count, steps);
+        simd_run(simd, loops->ufunc->nin, (int)size_of_type(type), args, count, steps,
+                 loops->raised);
+        forget_flags(CONDITIONS & ~loops->raised); /* `arctan2(0, 0)` is none to NumPy */
     }
     else {
         loop_run(loops, loops->index[type], args, count, steps);

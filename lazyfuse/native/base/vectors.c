@@ -132,14 +132,14 @@ static void copied(int size, const char *from, npy_intp from_step, char *to, npy
 }
 
 void simd_run(void *function, int arity, int size, char **args, npy_intp count,
-              const npy_intp *steps)
+              const npy_intp *steps, int flags)
 {
     int bytes = vector_bytes(), dense = 1;
     double room[3][CHUNK];
     for (int k = 0; k <= arity; k++) {
         dense &= steps[k] == size;
     }
-    for (npy_intp at = 0; at < count && !loops_raised(); at += at == 0 ? FIRST : CHUNK) {
+    for (npy_intp at = 0; at < count && !flags_of(flags); at += at == 0 ? FIRST : CHUNK) {
         npy_intp length = Py_MIN(at == 0 ? FIRST : CHUNK, count - at);
         char *own[3];
         for (int k = 0; k <= arity; k++) {
