@@ -295,6 +295,24 @@ typedef struct {
     npy_intp (*steps)[MOST_AXES]; /* of each operand, in bytes */
 } Walk;
 
+/* Moves the places of all operands to the next row along the last axis; 0 behind the last one.
+   `place`: where the row lies, zeros at first. */
+static inline int next_row(int nd, const npy_intp *dims, npy_intp (*steps)[MOST_AXES],
+                           int operands, npy_intp *place, char **data)
+{
+    for (int axis = nd - 2; axis >= 0; axis--) {
+        int is_within = ++place[axis] < dims[axis];
+        for (int k = 0; k < operands; k++) {
+            data[k] += (is_within ? 1 : 1 - dims[axis]) * steps[k][axis];
+        }
+        if (is_within) {
+            return 1;
+        }
+        place[axis] = 0;
+    }
+    return 0;
+}
+
 /* Finds the strides of an operand along the axes of the result; 0 if its shape does not fit. */
 int walk_steps(PyArrayObject *a, Walk *walk, int k);
 /* Joins axes that are contiguous with each other in all operands. */

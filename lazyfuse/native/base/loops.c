@@ -233,13 +233,16 @@ int loops_element(Loops *loops, int type, char **args)
 static void along(Loops *loops, int type, Walk *walk, char **data, int operands)
 {
     npy_intp place[MOST_AXES] = {0}, total = 1;
-    int inner = walk->nd - 1, axis = 0;
+    int inner = walk->nd - 1;
     for (int each = 0; each <= inner; each++) {
         total *= walk->dims[each];
     }
+    if (total == 0) {
+        return;
+    }
     void *simd = simd_for(loops, type, total);
     PyThreadState *state = total >= UNLOCKED ? PyEval_SaveThread() : NULL;
-    while (total != 0 && axis >= 0) {
+    do {
         char *args[3];
         npy_intp steps[3];
         for (int k = 0; k < operands; k++) {
@@ -247,19 +250,7 @@ static void along(Loops *loops, int type, Walk *walk, char **data, int operands)
             steps[k] = walk->steps[k][inner];
         }
         run(loops, type, simd, args, walk->dims[inner], steps);
-        for (axis = inner - 1; axis >= 0; axis--) {
-            for (int k = 0; k < operands; k++) {
-                data[k] += walk->steps[k][axis];
-            }
-            if (++place[axis] < walk->dims[axis]) {
-                break;
-            }
-            place[axis] = 0;
-            for (int k = 0; k < operands; k++) {
-                data[k] -= walk->dims[axis] * walk->steps[k][axis];
-            }
-        }
-    }
+    } while (next_row(walk->nd, walk->dims, walk->steps, operands, place, data));
     if (state != NULL) {
         PyEval_RestoreThread(state);
     }

@@ -223,23 +223,6 @@ static void run_block(Program *program, npy_intp count, char *const *data,
     }
 }
 
-/* To the next row: of all leaves. */
-static void next_row(const Program *program, const Walk *walk, npy_intp *place, char **data)
-{
-    for (int axis = walk->nd - 2; axis >= 0; axis--) {
-        for (int k = 0; k < program->leaves; k++) {
-            data[k] += program->strides[k][axis];
-        }
-        if (++place[axis] < walk->dims[axis]) {
-            return;
-        }
-        place[axis] = 0;
-        for (int k = 0; k < program->leaves; k++) {
-            data[k] -= walk->dims[axis] * program->strides[k][axis];
-        }
-    }
-}
-
 /* Whether a leaf is one run of elements over all axes, or one number. */
 static int is_one_run(const npy_intp *strides, const Walk *walk, npy_intp size)
 {
@@ -273,7 +256,7 @@ static void run_rows(Program *program, const Walk *walk, char *buffers, npy_intp
             }
             out += count * out_size;
         }
-        next_row(program, walk, place, program->data);
+        next_row(walk->nd, walk->dims, walk->steps, program->leaves, place, program->data);
     }
 }
 
@@ -298,11 +281,11 @@ static void run_gathered(Program *program, const Walk *walk, char *buffers, npy_
             for (int k = 0; k < program->leaves; k++) {
                 npy_intp size = program->sizes[k];
                 if (program->near[k] != NULL) {
-                    copy_along(program->near[k] + each * length * size, &size, program->data[k],
-                               &program->strides[k][walk->nd - 1], &length, 1, size);
+                    copy_row(size, program->data[k], program->strides[k][walk->nd - 1],
+                             program->near[k] + each * length * size, size, length);
                 }
             }
-            next_row(program, walk, place, program->data);
+            next_row(walk->nd, walk->dims, walk->steps, program->leaves, place, program->data);
         }
         run_block(program, count * length, data, strides, buffers, width, out);
         out += count * length * out_size;

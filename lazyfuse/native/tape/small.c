@@ -63,11 +63,15 @@ Small *small_new(PyObject *made)
 static const npy_int64 *run_step(const Small *small, const npy_int64 *step, char **bases)
 {
     int kind = (int)step[0], given = (int)step[3], nd = (int)step[4], inner = nd - 1;
-    const npy_int64 *dims = step + 5, *each = dims + nd;
-    npy_intp strides[MOST_GIVEN][MOST_AXES], place[MOST_AXES] = {0}, steps[MOST_GIVEN];
+    const npy_int64 *each = step + 5 + nd;
+    npy_intp dims[MOST_AXES], place[MOST_AXES] = {0}, steps[MOST_GIVEN];
+    npy_intp strides[MOST_GIVEN][MOST_AXES];
     char *data[MOST_GIVEN], *args[MOST_GIVEN];
     PyUFuncObject *u = kind != LOOP ? NULL
         : (PyUFuncObject *)PyTuple_GET_ITEM(small->ufuncs, step[1]);
+    for (int axis = 0; axis < nd; axis++) {
+        dims[axis] = (npy_intp)step[5 + axis];
+    }
     for (int k = 0; k < given; k++, each += 2 + nd) {
         data[k] = bases[each[0]] + each[1];
         for (int axis = 0; axis < nd; axis++) {
@@ -75,9 +79,8 @@ static const npy_int64 *run_step(const Small *small, const npy_int64 *step, char
         }
         steps[k] = strides[k][inner];
     }
-    npy_intp count = (npy_intp)dims[inner];
-    int axis = 0;
-    while (axis >= 0) {
+    npy_intp count = dims[inner];
+    do {
         memcpy(args, data, sizeof(args));
         if (kind == LOOP) {
             npy_intp length = count, own[MOST_GIVEN]; /* loops may change both */
@@ -93,19 +96,7 @@ static const npy_int64 *run_step(const Small *small, const npy_int64 *step, char
         else {
             loops_cast((int)step[1], (int)step[2], args[0], args[1], count);
         }
-        for (axis = inner - 1; axis >= 0; axis--) {
-            for (int k = 0; k < given; k++) {
-                data[k] += strides[k][axis];
-            }
-            if (++place[axis] < dims[axis]) {
-                break;
-            }
-            place[axis] = 0;
-            for (int k = 0; k < given; k++) {
-                data[k] -= (npy_intp)dims[axis] * strides[k][axis];
-            }
-        }
-    }
+    } while (next_row(nd, dims, strides, given, place, data));
     return each;
 }
 
