@@ -1,6 +1,6 @@
-"""`unique` of integers in a short range: a table of marks records which values occur.
+"""`unique` of integers in a short range, by a table of marks; `isin` of few, by comparisons.
 
-Owns `unique`. NumPy does the rest: other dtypes, wide ranges, indices and counts.
+Owns both. NumPy does the rest: other dtypes, wide ranges, indices and counts, many test elements.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 from lazyfuse.arrays.ndarray import concrete_value, gather, ndarray, wrap
 from lazyfuse.arrays.operators import dtype_of
 from lazyfuse.arrays.recording import may_record, shape_of
+from lazyfuse.arrays.storage import CANONICAL
 from lazyfuse.devices.caches import DTYPES, cached
 from lazyfuse.functions import reductions
 from lazyfuse.interop.fallback import records
@@ -20,6 +21,7 @@ from lazyfuse.runtime.execution import routine
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+FEW = 8  # test elements that are compared one by one
 CHUNKS = 4  # each chunk has its own table
 SHORT = 2  # values of the range per element, up to which marks are faster than sorting
 
@@ -71,3 +73,28 @@ def unique(ar: Any, *args: Any, **kwargs: Any) -> Any:
     least, greatest = reductions.min(ar), reductions.max(ar)
     values = gather(ar)
     return wrap(routine.either(_unique, _by_numpy, values, int(least), int(greatest)))
+
+
+@records(np.isin, eager="arrays")
+def isin(
+    element: Any,
+    test_elements: Any,
+    assume_unique: Any = False,
+    invert: Any = False,
+    *,
+    kind: Any = None,
+) -> Any:
+    """As `numpy.isin`; recorded for a few test elements of the same dtype."""
+    if type(element) is not ndarray or concrete_value(element) is not None or not may_record():
+        return None
+    if type(test_elements) not in (ndarray, np.ndarray) or kind is not None or not shape_of(element):
+        return None
+    dtype, tests = dtype_of(element), test_elements.reshape(-1)
+    if tests.dtype != dtype or dtype not in CANONICAL or dtype.kind not in "biuf":
+        return None
+    if not 0 < tests.size <= FEW or type(invert) is not bool:
+        return None
+    found: Any = element == tests[:1]
+    for at in range(1, tests.size):
+        found = found | (element == tests[at : at + 1])
+    return ~found if invert else found

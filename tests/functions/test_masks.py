@@ -124,6 +124,27 @@ def test_unique(dtype: str) -> None:
     both(lambda xp, x: xp.unique(x), generator.standard_normal(40_000).round(1))
 
 
+@pytest.mark.parametrize("dtype", ["?", "i4", "u8", "f4", "f8", "c16"])
+def test_few_test_elements(dtype: str) -> None:
+    """`isin` compares with up to eight of the same dtype; NumPy does the rest."""
+    for size in (SIZE, 700, 5):
+        x = (
+            _values(dtype if dtype != "?" else "i8", size) % 7
+            if dtype[0] in "iu"
+            else _values(dtype, size)
+        )
+        if dtype[0] == "f":
+            x[::3] = np.round(x[::3])
+            x[1] = np.nan
+        for few in (x[:5], x[:1], x[:0], x[:12], x[2:5].reshape(3, 1), [1, 2]):
+            for named in ({}, {"invert": True}, {"assume_unique": True}):
+                both(lambda xp, x, few, named=named: xp.isin(x, few, **named), x, few)
+        if size > 6:
+            both(lambda xp, x: xp.isin(x[1:].reshape(2, -1), x[:3]), x[: 2 * (size // 2) - 1])
+    both(lambda xp, x: xp.isin(x, x[:2], kind="sort"), _values("i8", 40))
+    both(lambda xp, x: xp.isin(x, x[:2], kind="nonsense"), _values("i8", 40))
+
+
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
 def test_a_selection_writes_nothing_behind_itself(size: int) -> None:
     generator = np.random.default_rng(size)

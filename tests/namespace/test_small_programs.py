@@ -26,7 +26,8 @@ ROWS = (
     "|np.select([x > 1, x < -1], [1.0, -1.0], x)|np.where(x > 0, x, y)|np.hstack([x, y])"
     "|np.stack([x, y], -1)|np.concatenate([x, y])|np.column_stack([x, y])|np.append(x, x[0])"
     "|np.meshgrid(x.ravel(), y.ravel())|np.insert(x, 1, 2)|np.delete(x, 1)|np.nansum(x)"
-    "|np.polyval([1, 2, 3.0], x)|np.angle(x)|np.ediff1d(x)|np.outer(x, y)|np.fix(x)"
+    "|np.isin(x, x[:3])|np.isin(x, y[:2], invert=True)|np.polyval([1, 2, 3.0], x)|np.angle(x)"
+    "|np.ediff1d(x)|np.outer(x, y)|np.fix(x)"
     "|x.std()|x.clip(-1, 1)|x.round(1)|x.repeat(3)|x.prod()|(x > 0).any()"
 ).split("|")
 TABLES = (

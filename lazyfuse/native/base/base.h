@@ -262,6 +262,8 @@ static inline int put_number(void *to, PyObject *x, int type)
 int loops_reduction(const char *method);
 /* The reduction along an axis (-1: along all); NULL without an exception: Python does it. */
 PyObject *loops_reduce(int which, PyArrayObject *a, int along, int keepdims);
+/* The same by a ufunc, always as an array. */
+PyArrayObject *loops_reduced(const Loops *loops, PyArrayObject *a, int along, int keepdims);
 /* One element of each operand to one of the result: 1, 0 where a floating-point exception arose.
    The loop must be known. */
 int loops_element(Loops *loops, int type, char **args);
@@ -512,8 +514,9 @@ extern BlockSlots in_block;
 #define IS_NODE(x) ((PyObject *)Py_TYPE(x) == hooks.node)
 #define IS_LAYOUT(x) ((PyObject *)Py_TYPE(x) == hooks.layout)
 
-/* The fields of a layout, which is a tuple. */
+/* The fields of a layout, and of the arguments of a reduction, which are tuples. */
 enum { LAYOUT_OFFSET, LAYOUT_SHAPE, LAYOUT_STRIDES, LAYOUT_FIELDS };
+enum { REDUCED_AXES, REDUCED_KEEPS, REDUCED_DTYPE, REDUCED_SHORT, REDUCED_FIELDS };
 
 /* Where a slot of a Python class lies; -1 with an exception if it is none. */
 Py_ssize_t slot_offset(PyObject *type, const char *name);

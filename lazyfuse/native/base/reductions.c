@@ -62,27 +62,34 @@ static PyObject *counted(PyArrayObject *a, int mean)
     return PyArray_Scalar(&value, descriptors[NPY_DOUBLE], NULL);
 }
 
-PyObject *loops_reduce(int which, PyArrayObject *a, int along, int keepdims)
+/* Whether a ufunc joins two elements of a type to another, and how: with a start, as sums, or from the
+   first elements on; 0: not so, or NumPy has another way. */
+enum { FROM_START = 1, FROM_FIRST };
+
+static int way_of(const Loops *loops, int type)
 {
-    int type = plain_type(a), nd = PyArray_NDIM(a), mean = which == MEAN;
+    const char *name = loops->ufunc->name;
+    if (loops->index[type] < 0 || loops->out[type] != type) {
+        return 0;
+    }
+    if (strcmp(name, "add") == 0) {
+        return type == NPY_DOUBLE || type == NPY_FLOAT || type == NPY_LONG ? FROM_START : 0;
+    }
+    if (strcmp(name, "maximum") == 0 || strcmp(name, "minimum") == 0) {
+        return type != NPY_CFLOAT && type != NPY_CDOUBLE ? FROM_FIRST : 0;
+    }
+    int is_logical = strcmp(name, "logical_or") == 0 || strcmp(name, "logical_and") == 0;
+    return is_logical && type == NPY_BOOL ? FROM_FIRST : 0;
+}
+
+PyArrayObject *loops_reduced(const Loops *loops, PyArrayObject *a, int along, int keepdims)
+{
+    int type = plain_type(a), nd = PyArray_NDIM(a), to = 0;
     if (type < 0 || nd == 0 || nd > MOST_AXES || !PyArray_IS_C_CONTIGUOUS(a) || PyArray_SIZE(a) == 0) {
         return NULL;
     }
-    if (type == NPY_BOOL && (which == SUM || mean) && along < 0 && !keepdims) {
-        return counted(a, mean);
-    }
-    int sums = which == SUM || mean;
-    if (sums ? !(type == NPY_DOUBLE || (!mean && (type == NPY_FLOAT || type == NPY_LONG)))
-             : type == NPY_CFLOAT || type == NPY_CDOUBLE) {
-        return NULL;
-    }
-    Loops *loops = reductions[which];
-    int at = loops->index[type];
-    if (at < 0 || loops->out[type] != type) {
-        return NULL;
-    }
+    int way = way_of(loops, type), at = loops->index[type];
     npy_intp dims[MOST_AXES], outer = 1, length = 1, inner = 1;
-    int to = 0;
     for (int axis = 0; axis < nd; axis++) {
         npy_intp each = PyArray_DIM(a, axis);
         int gone = along < 0 || axis == along;
@@ -91,33 +98,25 @@ PyObject *loops_reduce(int which, PyArrayObject *a, int along, int keepdims)
             dims[to++] = gone ? 1 : each;
         }
     }
-    PyArrayObject *made = new_array(type, to, dims, 0);
+    PyArrayObject *made = way == 0 ? NULL : new_array(type, to, dims, 0);
     if (made == NULL) {
         return NULL;
     }
-    npy_intp size = PyArray_ITEMSIZE(a);
+    npy_intp size = PyArray_ITEMSIZE(a), from = way == FROM_FIRST;
     char *in = PyArray_BYTES(a), *out = PyArray_BYTES(made);
+    const float single = (float)start;
+    const npy_long none = 0;
+    const void *first = type == NPY_DOUBLE ? (const void *)&start
+        : type == NPY_FLOAT ? (const void *)&single : &none;
+    PyThreadState *state = PyArray_SIZE(a) >= 4 * UNLOCKED ? PyEval_SaveThread() : NULL;
     loops_begin();
     for (npy_intp row = 0; row < outer; row++, out += inner * size) {
-        npy_intp from = 0;
-        if (sums) {
-            for (npy_intp column = 0; column < inner; column++) {
-                switch (type) {
-                case NPY_DOUBLE:
-                    ((double *)out)[column] = start;
-                    break;
-                case NPY_FLOAT:
-                    ((float *)out)[column] = (float)start;
-                    break;
-                default:
-                    ((npy_long *)out)[column] = 0;
-                }
-            }
+        if (way == FROM_START) {
+            copy_row(size, first, 0, out, size, inner);
         }
-        else { /* a maximum or minimum starts with the first elements */
+        else {
             memcpy(out, in, inner * size);
             in += inner * size;
-            from = 1;
         }
         if (inner == 1) { /* one call for the row, with a result of stride zero: a reduction */
             npy_intp count = length - from, steps[3] = {0, size, 0};
@@ -128,26 +127,45 @@ PyObject *loops_reduce(int which, PyArrayObject *a, int along, int keepdims)
             in += count * size;
             continue;
         }
-        for (; from < length; from++, in += inner * size) {
+        for (npy_intp each = from; each < length; each++, in += inner * size) {
             npy_intp steps[3] = {size, size, size};
             char *args[3] = {out, in, out};
             loop_run(loops, at, args, inner, steps);
         }
     }
-    if (mean) {
-        double *values = PyArray_DATA(made);
-        for (npy_intp each = 0; each < outer * inner; each++) {
-            values[each] /= (double)length;
-        }
+    int raised = loops_raised();
+    if (state != NULL) {
+        PyEval_RestoreThread(state);
     }
-    if (loops_raised()) {
-        Py_DECREF(made);
+    if (raised) {
+        Py_CLEAR(made);
+    }
+    return made;
+}
+
+PyObject *loops_reduce(int which, PyArrayObject *a, int along, int keepdims)
+{
+    int type = plain_type(a), mean = which == MEAN;
+    if (type == NPY_BOOL && (which == SUM || mean) && along < 0 && !keepdims &&
+        PyArray_NDIM(a) != 0 && PyArray_SIZE(a) != 0) {
+        return counted(a, mean);
+    }
+    PyArrayObject *made = mean && type != NPY_DOUBLE ? NULL
+        : loops_reduced(reductions[which], a, along, keepdims);
+    if (made == NULL) {
         return NULL;
     }
-    if (to == 0) {
-        PyObject *scalar = PyArray_Scalar(PyArray_DATA(made), descriptors[type], NULL);
-        Py_DECREF(made);
-        return scalar;
+    if (mean) {
+        npy_intp count = PyArray_SIZE(made);
+        double *values = PyArray_DATA(made), length = (double)PyArray_SIZE(a) / (double)count;
+        for (npy_intp each = 0; each < count; each++) {
+            values[each] /= length;
+        }
     }
-    return (PyObject *)made;
+    if (PyArray_NDIM(made) != 0) {
+        return (PyObject *)made;
+    }
+    PyObject *scalar = PyArray_Scalar(PyArray_DATA(made), descriptors[type], NULL);
+    Py_DECREF(made);
+    return scalar;
 }

@@ -5,6 +5,7 @@
 #include "expressions.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { NODES = 64 };
 
@@ -105,6 +106,36 @@ static int settle(PyObject **value)
     return *value == NULL ? -1 : !are_minded(flags);
 }
 
+/* The reduction of a node along one axis or all (new); NULL as above. */
+static PyObject *reduction_of(PyObject *node, PyObject **value)
+{
+    PyObject *arg = NODE(node, arg);
+    Loops *loops = loops_of_op(NODE(node, op));
+    if (loops == NULL || loops->ufunc->nin != 2 || !PyTuple_Check(arg) ||
+        PyTuple_GET_SIZE(arg) != REDUCED_FIELDS || settle(value) <= 0 || !IS_REAL(*value)) {
+        return NULL;
+    }
+    PyArrayObject *of = (PyArrayObject *)*value;
+    PyObject *axes = PyTuple_GET_ITEM(arg, REDUCED_AXES), *dtype = (PyObject *)PyArray_DESCR(of);
+    int is_whole = PyTuple_GET_SIZE(axes) == PyArray_NDIM(of);
+    int keeps = PyTuple_GET_ITEM(arg, REDUCED_KEEPS) == Py_True;
+    if (is_whole && !keeps && PyArray_TYPE(of) == NPY_BOOL &&
+        NODE(node, dtype) == (PyObject *)descriptors[NPY_LONG] &&
+        strcmp(loops->ufunc->name, "add") == 0) {
+        PyArrayObject *number = new_array(NPY_LONG, 0, NULL, 0);
+        if (number != NULL) {
+            *(npy_long *)PyArray_DATA(number) = (npy_long)PyArray_CountNonzero(of);
+        }
+        return (PyObject *)number;
+    }
+    if (NODE(node, dtype) != dtype || PyTuple_GET_ITEM(arg, REDUCED_DTYPE) != dtype ||
+        (!is_whole && PyTuple_GET_SIZE(axes) != 1)) {
+        return NULL;
+    }
+    int along = is_whole ? -1 : (int)PyLong_AsLong(PyTuple_GET_ITEM(axes, 0));
+    return (PyObject *)loops_reduced(loops, of, along, keeps);
+}
+
 /* Any other node by NumPy (new): as `fresh.one`; NULL as above. */
 static PyObject *by_numpy(PyObject *node, const Table *table, PyObject **values)
 {
@@ -202,6 +233,10 @@ static int evaluate_all(PyObject *order, const Table *table, PyObject **values, 
         }
         else {
             values[at] = is_turned ? NULL : operation_of(node, given, count);
+            if (values[at] == NULL && !PyErr_Occurred() && !is_turned && count == 1) {
+                values[at] =
+                    reduction_of(node, &values[place_of(table, PyTuple_GET_ITEM(src, 0))]);
+            }
             if (values[at] == NULL && !PyErr_Occurred()) {
                 values[at] = by_numpy(node, table, values);
             }

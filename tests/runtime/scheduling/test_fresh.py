@@ -276,3 +276,50 @@ def test_numpy_goes_on_while_programs_are_awaited(monkeypatch: pytest.MonkeyPatc
         while kernels_of(50)[1]:
             pass  # the programs are there
         assert kernels_of(50) == (50, 0)
+
+
+REDUCED = "sum max min any all mean prod count_nonzero".split()
+
+
+@pytest.mark.skipif(conditions.native is None, reason="the native extension runs them again")
+def test_reductions_that_come_again_have_numpys_bits() -> None:
+    """From its second evaluation on C reduces, where one of NumPy's loops does."""
+    draw = np.random.default_rng(3)
+    for turn in range(150):
+        name, dtype = str(draw.choice(REDUCED)), str(draw.choice("? i1 i4 i8 u8 f4 f8 c16".split()))
+        shape = [(700,), (40, 30), (2, 90, 3), (1, 5), (3, 1, 4), (129,)][int(draw.integers(6))]
+        x = draw.normal(size=shape) * 3
+        if dtype[0] in "fc" and turn % 3 == 0:
+            x.flat[int(draw.integers(x.size))] = [np.nan, np.inf, -np.inf, -0.0][turn % 4]
+        with np.errstate(all="ignore"):
+            x = x.astype(dtype)
+        axis: Any = [None, 0, -1, tuple(range(len(shape)))][int(draw.integers(4))]
+        named = {"axis": axis, "keepdims": bool(draw.integers(2))}
+
+        def program(xp: Any, name: str = name, named: Any = named, x: Any = x) -> Any:
+            values = xp.array(x)
+            mask = values != values.ravel()[0] if name in ("any", "all") else values + values
+            return xp.asarray(getattr(xp, name)(mask, **named))
+
+        with warnings.catch_warnings(), np.errstate(all="ignore"), lf.options(eager_below=4):
+            warnings.simplefilter("ignore")
+            expected = program(np)
+            for _ in range(3):
+                np.testing.assert_array_equal(np.asarray(program(lf)), expected, strict=True)
+
+
+@pytest.mark.skipif(conditions.native is None, reason="the native extension runs them again")
+@pytest.mark.parametrize("name", ["sum", "max", "any", "count_nonzero"])
+def test_common_reductions_need_no_python(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, asked = lf.array(DATA), []
+
+    def program() -> Any:
+        return np.asarray(getattr(lf, name)(x > 0.5 if name in ("any", "count_nonzero") else x * 2))
+
+    with lf.options(eager_below=1000):
+        expected = program()
+        program()
+        whole = fresh.one
+        monkeypatch.setattr(fresh, "one", lambda *node: asked.append(node) or whole(*node))
+        assert program() == expected
+    assert not asked
