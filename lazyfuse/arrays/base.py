@@ -193,16 +193,19 @@ _DTYPES = sorted(map(np.dtype, "?bBhHiIlLqQfdgFD"), key=lambda each: each.num)
 
 def loop_types(ufunc: Any) -> bytes | None:
     """How native/base/loops.c may call NumPy's loop for operands of each plain dtype: 0: never; 1:
-    on all elements at once, as NumPy does; 2: on any part of them. Then the exceptions that NumPy's
-    loops of floats raise, and the name of the C library's function, if it has one. None: no map of
-    the op table.
+    on all elements at once, as NumPy does; 2: on any part of them. Then how it reduces (0: not; 1:
+    floats from where sums start; 2: from the first elements on), the exceptions that NumPy's loops
+    of floats raise, and the name of the C library's function, if it has one. None: no map of the
+    op table.
     """
     op = ops.BY_UFUNC.get(ufunc)
     if op is None or op.kind != "map":
         return None
     ways = bytes([0 if x.kind in op.refused else 1 + op.is_exact_in_numpy(x) for x in _DTYPES])
     raised = sum([errstate.BITS[each] for each in op.flags])
-    return ways + bytes([raised]) + op.library.encode()
+    sums = op.ordered and op.start == "zero"
+    reduces = 1 if sums else 2 if op.start and not op.ordered else 0
+    return ways + bytes([reduces, raised]) + op.library.encode()
 
 
 new: Any = object.__new__

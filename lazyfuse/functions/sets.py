@@ -87,7 +87,11 @@ def isin(
     """As `numpy.isin`; recorded for a few test elements of the same dtype."""
     if type(element) is not ndarray or concrete_value(element) is not None or not may_record():
         return None
-    if type(test_elements) not in (ndarray, np.ndarray) or kind is not None or not shape_of(element):
+    if (
+        type(test_elements) not in (ndarray, np.ndarray)
+        or kind is not None
+        or not shape_of(element)
+    ):
         return None
     dtype, tests = dtype_of(element), test_elements.reshape(-1)
     if tests.dtype != dtype or dtype not in CANONICAL or dtype.kind not in "biuf":

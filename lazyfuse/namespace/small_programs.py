@@ -37,12 +37,10 @@ WORK: Final = 1 << 18
 """Additions of one call, some 80 us; of more, blocks on all cores pay."""
 _LINE: Final = 64
 _BUFFER: Final = 8192  # elements that NumPy casts for one call of a loop
-_CASTS: Final = "?bBhHiIlLqQf"  # to double, as in loops.c
+_CASTS: Final = "?bBhHiIlLqQf"  # to double, as in casts.c
 _SUMS: Final = "fdlq"  # what NumPy adds by a loop of its own, in an order that this file knows
 _CLIP: Final[Any] = np._core.umath.clip  # type: ignore[attr-defined]
 _DTYPES: Final = "?bBhHiIlLqQfdFD"
-_JOINS: Final = frozenset((np.maximum, np.minimum, np.logical_or, np.logical_and, np.multiply))
-"""What begins with the first elements."""
 
 Shape = tuple[int, ...]
 
@@ -233,8 +231,8 @@ class _Program:
             if shape[0] > _BUFFER:
                 raise _Refused  # NumPy adds what it casts at once
             value = self.cast(value, arg.accumulator)
-        is_sum = ufunc is np.add and value.dtype.char in _SUMS
-        is_join = ufunc in _JOINS and value.dtype.kind != "c"
+        is_sum = op.ordered and op.start == "zero" and value.dtype.char in _SUMS
+        is_join = bool(op.start) and value.dtype.kind != "c"
         if not (is_sum or is_join) or not value.is_packed or 0 in shape:
             raise _Refused
         if not value.dtype is arg.accumulator is to.dtype:

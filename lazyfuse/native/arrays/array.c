@@ -398,7 +398,7 @@ PyTypeObject ExportType = {
     .tp_basicsize = sizeof(Export),
     .tp_dealloc = export_dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "Holds memory whose buffer somebody reads.",
+    .tp_doc = "What a reader of a buffer holds.",
 };
 
 /* The buffer of a plain array as memoryviews ask for it; 0: NumPy has to say; -1 with an exception.

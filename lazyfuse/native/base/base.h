@@ -214,11 +214,14 @@ typedef struct {
     char exact[TYPES]; /* the value of an element depends only on its operands */
     short index[TYPES]; /* into `functions`, -1: none that is taken */
     unsigned char out[TYPES];
+    int reduces;      /* base.loop_types says how */
     int raised;       /* the flags that NumPy's loops of floats raise */
     char library[12]; /* the function of the C library that computes it; "": none */
     void *simd[2];    /* its SIMD versions for doubles and floats, once asked for */
     char asked[2];
 } Loops;
+
+enum { NO_REDUCTION, SUMS, JOINS }; /* how a loop reduces */
 
 int loops_ready(void);
 void casts_ready(void);

@@ -87,16 +87,17 @@ Loops *loops_new(PyObject *ufunc)
         Py_XDECREF(told);
         return PyErr_Occurred() ? (loops_free(loops), NULL) : loops;
     }
-    if (!PyBytes_CheckExact(told) || PyBytes_GET_SIZE(told) <= TYPES ||
-        PyBytes_GET_SIZE(told) > TYPES + (Py_ssize_t)sizeof(loops->library)) {
-        PyErr_SetString(PyExc_TypeError, "loop_types: expected a byte per dtype, flags, a name");
+    if (!PyBytes_CheckExact(told) || PyBytes_GET_SIZE(told) < TYPES + 2 ||
+        PyBytes_GET_SIZE(told) > TYPES + 1 + (Py_ssize_t)sizeof(loops->library)) {
+        PyErr_SetString(PyExc_TypeError, "loop_types: expected bytes per dtype, and a name");
         Py_DECREF(told);
         loops_free(loops);
         return NULL;
     }
     const char *ways = PyBytes_AS_STRING(told);
-    loops->raised = from_numpys(ways[TYPES]) | FE_UNDERFLOW; /* which an error state may mind */
-    memcpy(loops->library, ways + TYPES + 1, (size_t)(PyBytes_GET_SIZE(told) - TYPES - 1));
+    loops->reduces = ways[TYPES];
+    loops->raised = from_numpys(ways[TYPES + 1]) | FE_UNDERFLOW; /* an error state may mind that */
+    memcpy(loops->library, ways + TYPES + 2, (size_t)(PyBytes_GET_SIZE(told) - TYPES - 2));
     for (int at = u->ntypes - 1; at >= 0; at--) { /* NumPy takes the first of a type */
         const unsigned char *types = (const unsigned char *)u->types + at * u->nargs;
         int type = types[0], out = types[u->nin];

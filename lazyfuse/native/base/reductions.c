@@ -62,24 +62,16 @@ static PyObject *counted(PyArrayObject *a, int mean)
     return PyArray_Scalar(&value, descriptors[NPY_DOUBLE], NULL);
 }
 
-/* Whether a ufunc joins two elements of a type to another, and how: with a start, as sums, or from the
-   first elements on; 0: not so, or NumPy has another way. */
-enum { FROM_START = 1, FROM_FIRST };
-
+/* How a loop reduces elements of a type: sums of floats from where NumPy's start, all else from the
+   first elements on. */
 static int way_of(const Loops *loops, int type)
 {
-    const char *name = loops->ufunc->name;
-    if (loops->index[type] < 0 || loops->out[type] != type) {
-        return 0;
+    if (loops->index[type] < 0 || loops->out[type] != type || type == NPY_CFLOAT ||
+        type == NPY_CDOUBLE) {
+        return NO_REDUCTION;
     }
-    if (strcmp(name, "add") == 0) {
-        return type == NPY_DOUBLE || type == NPY_FLOAT || type == NPY_LONG ? FROM_START : 0;
-    }
-    if (strcmp(name, "maximum") == 0 || strcmp(name, "minimum") == 0) {
-        return type != NPY_CFLOAT && type != NPY_CDOUBLE ? FROM_FIRST : 0;
-    }
-    int is_logical = strcmp(name, "logical_or") == 0 || strcmp(name, "logical_and") == 0;
-    return is_logical && type == NPY_BOOL ? FROM_FIRST : 0;
+    return loops->reduces == SUMS && type != NPY_DOUBLE && type != NPY_FLOAT ? JOINS
+                                                                             : loops->reduces;
 }
 
 PyArrayObject *loops_reduced(const Loops *loops, PyArrayObject *a, int along, int keepdims)
@@ -98,20 +90,18 @@ PyArrayObject *loops_reduced(const Loops *loops, PyArrayObject *a, int along, in
             dims[to++] = gone ? 1 : each;
         }
     }
-    PyArrayObject *made = way == 0 ? NULL : new_array(type, to, dims, 0);
+    PyArrayObject *made = way == NO_REDUCTION ? NULL : new_array(type, to, dims, 0);
     if (made == NULL) {
         return NULL;
     }
-    npy_intp size = PyArray_ITEMSIZE(a), from = way == FROM_FIRST;
+    npy_intp size = PyArray_ITEMSIZE(a), from = way == JOINS;
     char *in = PyArray_BYTES(a), *out = PyArray_BYTES(made);
     const float single = (float)start;
-    const npy_long none = 0;
-    const void *first = type == NPY_DOUBLE ? (const void *)&start
-        : type == NPY_FLOAT ? (const void *)&single : &none;
+    const void *first = type == NPY_FLOAT ? (const void *)&single : &start;
     PyThreadState *state = PyArray_SIZE(a) >= 4 * UNLOCKED ? PyEval_SaveThread() : NULL;
     loops_begin();
     for (npy_intp row = 0; row < outer; row++, out += inner * size) {
-        if (way == FROM_START) {
+        if (way == SUMS) {
             copy_row(size, first, 0, out, size, inner);
         }
         else {
@@ -150,7 +140,8 @@ PyObject *loops_reduce(int which, PyArrayObject *a, int along, int keepdims)
         PyArray_NDIM(a) != 0 && PyArray_SIZE(a) != 0) {
         return counted(a, mean);
     }
-    PyArrayObject *made = mean && type != NPY_DOUBLE ? NULL
+    int is_wide = type == NPY_DOUBLE || (!mean && (type == NPY_FLOAT || type == NPY_LONG));
+    PyArrayObject *made = (which == SUM || mean) && !is_wide ? NULL /* NumPy adds in another type */
         : loops_reduced(reductions[which], a, along, keepdims);
     if (made == NULL) {
         return NULL;

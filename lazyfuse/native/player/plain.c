@@ -5,7 +5,6 @@
 #include "expressions.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { NODES = 64 };
 
@@ -121,7 +120,7 @@ static PyObject *reduction_of(PyObject *node, PyObject **value)
     int keeps = PyTuple_GET_ITEM(arg, REDUCED_KEEPS) == Py_True;
     if (is_whole && !keeps && PyArray_TYPE(of) == NPY_BOOL &&
         NODE(node, dtype) == (PyObject *)descriptors[NPY_LONG] &&
-        strcmp(loops->ufunc->name, "add") == 0) {
+        loops->reduces == SUMS) {
         PyArrayObject *number = new_array(NPY_LONG, 0, NULL, 0);
         if (number != NULL) {
             *(npy_long *)PyArray_DATA(number) = (npy_long)PyArray_CountNonzero(of);
