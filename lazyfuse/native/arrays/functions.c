@@ -249,7 +249,7 @@ static PyObject *of_first(
         result = reduced(self, (PyArrayObject *)small, args, count, names);
     }
     else if (self->is_copy && count == 1 && named == 0) {
-        result = PyArray_NewCopy((PyArrayObject *)small, NPY_CORDER);
+        result = copy_of((PyArrayObject *)small);
     }
     if (result == NULL && !PyErr_Occurred()) {
         PyObject *done = by_program(self, args, count, names);

@@ -200,6 +200,8 @@ void copy_along(char *to, const npy_intp *to_strides, const char *from,
 /* Copies elements of so many bytes along one axis. */
 void copy_row(npy_intp item, const char *from, npy_intp from_step, char *to, npy_intp to_step,
               npy_intp count);
+/* A copy of an array in C order, not of a subclass. */
+PyObject *copy_of(PyArrayObject *a);
 /* Of a condition and two values the value that it selects, to a fourth row, which may be one of the
    values. */
 void select_row(npy_intp item, char **data, const npy_intp *steps, npy_intp count);

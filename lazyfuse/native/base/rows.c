@@ -1,4 +1,4 @@
-/* Elements along one axis, by their bytes: copied, and selected. */
+/* Elements by their bytes: copied, and along one axis selected. */
 
 #include "base.h"
 
@@ -61,6 +61,23 @@ void copy_along(char *to, const npy_intp *to_strides, const char *from,
     for (npy_intp at = 0; at < dims[0]; at++, to += to_strides[0], from += from_strides[0]) {
         copy_along(to, to_strides + 1, from, from_strides + 1, dims + 1, nd - 1, size);
     }
+}
+
+PyObject *copy_of(PyArrayObject *a)
+{
+    int type = plain_type(a), nd = PyArray_NDIM(a);
+    if (type < 0 || nd == 0) {
+        return PyArray_NewCopy(a, NPY_CORDER);
+    }
+    PyArrayObject *made = new_array(type, nd, PyArray_DIMS(a), 0);
+    if (made != NULL && PyArray_IS_C_CONTIGUOUS(a)) {
+        memcpy(PyArray_DATA(made), PyArray_DATA(a), (size_t)PyArray_NBYTES(a));
+    }
+    else if (made != NULL) {
+        copy_along(PyArray_BYTES(made), PyArray_STRIDES(made), PyArray_BYTES(a), PyArray_STRIDES(a),
+                   PyArray_DIMS(a), nd, PyArray_ITEMSIZE(a));
+    }
+    return (PyObject *)made;
 }
 
 /* By bits: a processor mispredicts a branch wherever a mask changes. Once more for rows without

@@ -223,7 +223,7 @@ static int evaluate_all(PyObject *order, const Table *table, PyObject **values, 
             values[at] = settle(of) > 0 ? view_of(NODE(node, arg), *of) : NULL;
             if (entry->root && values[at] != NULL) { /* its memory is its own */
                 Py_SETREF(values[at], IS_REAL(values[at])
-                    ? PyArray_NewCopy((PyArrayObject *)values[at], NPY_CORDER) : NULL);
+                    ? copy_of((PyArrayObject *)values[at]) : NULL);
             }
             if (is_held && !entry->root) { /* it stays pending, on a value that is there */
                 keep_below(node, table, stored);
