@@ -31,12 +31,6 @@ def _asked_by_us() -> bool:
     return sys._getframe(2).f_globals.get("__package__") in PACKAGES
 
 
-def kind_for_others(self: Any) -> type:
-    """The `__class__` of an array: `isinstance` reads it where the type does not match."""
-    asking = str(sys._getframe(1).f_globals.get("__name__"))
-    return np.ndarray if asking.startswith("numpy.") else type(self)
-
-
 _DESCRIPTORS = (MethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType)
 SERVED = frozenset(
     name for name, found in vars(np.ndarray).items() if isinstance(found, _DESCRIPTORS)

@@ -28,7 +28,7 @@ from lazyfuse import config
 from lazyfuse.arrays import base as core
 from lazyfuse.arrays.base import ARRAY_SLOTS, HOOKS, Core
 from lazyfuse.arrays.base import may_grow as may_grow
-from lazyfuse.arrays.instance_checks import Kind, kind_for_others, with_base
+from lazyfuse.arrays.instance_checks import Kind, with_base
 from lazyfuse.arrays.nodes import caller as caller
 from lazyfuse.arrays.nodes import cast_node as cast_node
 from lazyfuse.arrays.nodes import copy_of as copy_of
@@ -107,7 +107,6 @@ class ndarray(Core, metaclass=Kind):  # noqa: N801  # NumPy's spelling
         _view: Array
 
     _origin = ORIGIN  # where every `_view` starts
-    __class__ = property(kind_for_others)
     __hash__ = None  # type: ignore[assignment]
 
 

@@ -154,7 +154,7 @@ for _theirs in (
 # --------------------------------------------------------------------------- questions of metadata
 
 QUESTIONS = (
-    "can_cast common_type diag_indices_from iscomplexobj isfortran isrealobj isscalar iterable "
+    "can_cast common_type diag_indices_from iscomplexobj isfortran isrealobj iterable "
     "ndim result_type shape size tril_indices_from triu_indices_from"
 ).split()
 
@@ -171,12 +171,19 @@ def inquiry(theirs: Any) -> None:
     """Register the lazyfuse version of a function that reads no elements."""
     name = theirs.__name__
 
-    @implements(theirs)
+    @implements(theirs, "arrays")
     def call(*args: Any, **kwargs: Any) -> Any:
         if not any(type(x) is ndarray or type(x) is scalar for x in (*args, *kwargs.values())):
             return fallback.run(theirs, name, args, kwargs)
         named = {key: _shown(value) for key, value in kwargs.items()}
         return from_numpy(theirs(*[_shown(value) for value in args], **named))
+
+
+@implements(np.isscalar)
+def isscalar(element: Any) -> Any:
+    """As `numpy.isscalar`."""
+    kind = type(element)
+    return kind is scalar or (kind is not ndarray and np.isscalar(element))
 
 
 for _name in QUESTIONS:

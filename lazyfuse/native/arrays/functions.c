@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-#define LONGEST 64  /* items of a list that C looks at one by one */
+#define LONGEST 64   /* items of a list of arrays that C looks at one by one */
+#define NUMBERS 1024 /* the same of numbers and lists */
 #define PATIENCE 512  /* calls without a program after which a function is asked seldom */
 #define BRIEF (1 << 17)  /* elements of a reduction for which Python's lock is kept */
 
@@ -539,6 +540,19 @@ static PyObject *of_shape(
     return PyObject_Vectorcall(self->ours, args, flags, names);
 }
 
+/* Whether a list holds few plain numbers, or lists of them. */
+static int holds_numbers(PyObject *list, int depth, Py_ssize_t *left)
+{
+    *left -= PyList_GET_SIZE(list);
+    int plain = *left > 0;
+    for (Py_ssize_t at = 0; plain && at < PyList_GET_SIZE(list); at++) {
+        PyObject *item = PyList_GET_ITEM(list, at);
+        plain = PyList_CheckExact(item) && depth > 0 ? holds_numbers(item, depth - 1, left)
+                                                     : is_number(item);
+    }
+    return plain;
+}
+
 /* Of one short list of plain numbers, or one eager array: `array`. */
 static PyObject *of_list(
     Quick *self, PyObject *const *args, Py_ssize_t count, PyObject *names, size_t flags)
@@ -552,11 +566,8 @@ static PyObject *of_list(
         Py_DECREF(values);
         return wrapped(copy);
     }
-    int quick = given != NULL && PyList_CheckExact(given) && PyList_GET_SIZE(given) < LONGEST &&
-                PyList_GET_SIZE(given) < eager_below();
-    for (Py_ssize_t at = 0; quick && at < PyList_GET_SIZE(given); at++) {
-        quick = is_number(PyList_GET_ITEM(given, at));
-    }
+    Py_ssize_t left = Py_MIN(NUMBERS, eager_below());
+    int quick = given != NULL && PyList_CheckExact(given) && holds_numbers(given, 3, &left);
     return quick ? placed_as_is(PyObject_CallOneArg(self->theirs, given))
                  : PyObject_Vectorcall(self->ours, args, flags, names);
 }

@@ -461,7 +461,7 @@ extern Bindings hooks;
     _(axis, "axis") _(char, "char") _(check_limits, "check_limits") _(depth, "depth")              \
     _(device, "device") _(dtype, "dtype") _(filters, "filters") _(general, "_general")             \
     _(ignored, "ignored") _(keepdims, "keepdims") _(kind, "kind") _(listeners, "listeners")        \
-    _(map, "map") _(name, "name") _(note, "note") _(number, "number") _(order, "order")            \
+    _(map, "map") _(module, "__name__") _(name, "name") _(note, "note") _(number, "number") _(order, "order")            \
     _(out, "out") _(package, "__package__") _(qualname, "__qualname__") _(read, "read")            \
     _(structure, "structure") _(shape, "shape") _(ufunc, "ufunc") _(worth, "WORTH_A_LAUNCH")
 
