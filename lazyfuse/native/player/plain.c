@@ -105,16 +105,24 @@ static int settle(PyObject **value)
     return *value == NULL ? -1 : !are_minded(flags);
 }
 
-/* The reduction of a node along one axis or all (new); NULL as above. */
-static PyObject *reduction_of(PyObject *node, PyObject **value)
+/* Whether a node of one operand reduces it by a loop of two: `reduction_of` may do it. */
+static int reduces(PyObject *node)
 {
     PyObject *arg = NODE(node, arg);
-    Loops *loops = loops_of_op(NODE(node, op));
-    if (loops == NULL || loops->ufunc->nin != 2 || !PyTuple_Check(arg) ||
-        PyTuple_GET_SIZE(arg) != REDUCED_FIELDS || settle(value) <= 0 || !IS_REAL(*value)) {
+    Loops *loops = !PyTuple_Check(arg) || PyTuple_GET_SIZE(arg) != REDUCED_FIELDS
+        ? NULL : loops_of_op(NODE(node, op));
+    return loops != NULL && loops->ufunc->nin == 2;
+}
+
+/* The reduction of a node along one axis or all (new); NULL as above. */
+static PyObject *reduction_of(PyObject *node, PyObject *value)
+{
+    if (!IS_REAL(value)) {
         return NULL;
     }
-    PyArrayObject *of = (PyArrayObject *)*value;
+    PyArrayObject *of = (PyArrayObject *)value;
+    Loops *loops = loops_of_op(NODE(node, op));
+    PyObject *arg = NODE(node, arg);
     PyObject *axes = PyTuple_GET_ITEM(arg, REDUCED_AXES), *dtype = (PyObject *)PyArray_DESCR(of);
     int is_whole = PyTuple_GET_SIZE(axes) == PyArray_NDIM(of);
     int keeps = PyTuple_GET_ITEM(arg, REDUCED_KEEPS) == Py_True;
@@ -232,9 +240,14 @@ static int evaluate_all(PyObject *order, const Table *table, PyObject **values, 
         }
         else {
             values[at] = is_turned ? NULL : operation_of(node, given, count);
-            if (values[at] == NULL && !PyErr_Occurred() && !is_turned && count == 1) {
-                values[at] =
-                    reduction_of(node, &values[place_of(table, PyTuple_GET_ITEM(src, 0))]);
+            if (values[at] == NULL && !PyErr_Occurred() && !is_turned && count == 1 &&
+                reduces(node)) {
+                PyObject **of = &values[place_of(table, PyTuple_GET_ITEM(src, 0))];
+                int fine = settle(of); /* once: an array that is there tells of no flag again */
+                if (fine <= 0) {
+                    return fine;
+                }
+                values[at] = reduction_of(node, *of);
             }
             if (values[at] == NULL && !PyErr_Occurred()) {
                 values[at] = by_numpy(node, table, values);

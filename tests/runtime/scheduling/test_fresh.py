@@ -308,6 +308,17 @@ def test_reductions_that_come_again_have_numpys_bits() -> None:
                 np.testing.assert_array_equal(np.asarray(program(lf)), expected, strict=True)
 
 
+@pytest.mark.parametrize("name", ["sum", "max", "argmax", "prod", "any"])
+@pytest.mark.parametrize("axis", [None, 0])
+def test_reductions_tell_of_what_they_read(name: str, axis: Any) -> None:
+    """A flag of the operation below is told at each evaluation, as in NumPy."""
+    x = lf.array(np.zeros((100, 50)))
+    with lf.options(eager_below=1000):
+        for _ in range(5):
+            with pytest.warns(RuntimeWarning, match="divide by zero encountered in divide"):
+                np.asarray(getattr(1.0 / x, name)(axis=axis))
+
+
 @pytest.mark.skipif(conditions.native is None, reason="the native extension runs them again")
 @pytest.mark.parametrize("name", ["sum", "max", "any", "count_nonzero"])
 def test_common_reductions_need_no_python(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
