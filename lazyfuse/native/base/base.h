@@ -293,6 +293,7 @@ static inline int same_shape(PyArrayObject *a, PyArrayObject *b)
 
 #define MOST_AXES 8 /* of a walk */
 #define CONDITIONS (FE_DIVBYZERO | FE_OVERFLOW | FE_UNDERFLOW | FE_INVALID)
+#define FLAGS_FIRST 64 /* elements that go first: what all raise a flag is not computed twice */
 #define UNLOCKED 1000  /* elements from which the loop runs without the GIL; NumPy: 500 */
 
 /* The elements of several operands, axis by axis; the last operand is the result. */

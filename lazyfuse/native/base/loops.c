@@ -15,7 +15,6 @@
 
 #define SCRATCH 16384  /* bytes of the largest result that is computed in a buffer first */
 #define SIMD_FROM 512  /* elements from which an inexact loop is the C library's, which has SIMD */
-#define FIRST 64       /* elements by which flags that all raise are found */
 
 PyArray_Descr *descriptors[TYPES];
 static signed char promoted[TYPES][TYPES];
@@ -189,14 +188,14 @@ static inline void run(Loops *loops, int type, void *simd, char **args, npy_intp
                        npy_intp *steps)
 {
     if (loops->exact[type] && count >= SIMD_FROM) {
-        loop_run(loops, loops->index[type], args, FIRST, steps);
+        loop_run(loops, loops->index[type], args, FLAGS_FIRST, steps);
         if (loops_raised()) {
             return;
         }
         for (int k = 0; k < loops->ufunc->nargs; k++) {
-            args[k] += FIRST * steps[k];
+            args[k] += FLAGS_FIRST * steps[k];
         }
-        count -= FIRST;
+        count -= FLAGS_FIRST;
     }
     if (simd != NULL && !is_power_of_numpys(loops, type, args, count, steps)) {
         simd_run(simd, loops->ufunc->nin, (int)size_of_type(type), args, count, steps,

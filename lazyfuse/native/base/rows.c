@@ -9,16 +9,16 @@ typedef struct {
 } Pair;
 
 /* Of a constant size a copy is one move, and of one element compilers make vectors. */
-#define COPY(bytes)                                                                                \
-    if (from_step == 0 && to_step == (npy_intp)(bytes)) {                                                      \
-        for (npy_intp at = 0; at < count; at++) {                                                  \
-            memcpy(to + at * (npy_intp)(bytes), from, bytes);                                                  \
-        }                                                                                          \
-        return;                                                                                    \
-    }                                                                                              \
-    for (npy_intp at = 0; at < count; at++) {                                                      \
-        memcpy(to + at * to_step, from + at * from_step, bytes);                                   \
-    }                                                                                              \
+#define COPY(bytes)                                                                      \
+    if (from_step == 0 && to_step == (npy_intp)(bytes)) {                                \
+        for (npy_intp at = 0; at < count; at++) {                                        \
+            memcpy(to + at * (npy_intp)(bytes), from, bytes);                            \
+        }                                                                                \
+        return;                                                                          \
+    }                                                                                    \
+    for (npy_intp at = 0; at < count; at++) {                                            \
+        memcpy(to + at * to_step, from + at * from_step, bytes);                         \
+    }                                                                                    \
     return
 
 void copy_row(npy_intp item, const char *from, npy_intp from_step, char *to, npy_intp to_step,

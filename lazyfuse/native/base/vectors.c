@@ -9,14 +9,24 @@
 
 #include <dlfcn.h>
 
+static int vector_bytes(void)
+{
+    return __builtin_cpu_supports("avx512f") ? 64 : __builtin_cpu_supports("avx2") ? 32
+        : __builtin_cpu_supports("sse4.1") ? 16 : 0;
+}
+
 /* What this processor has, as LLVM spells it, of what decides which version is called. */
 static const char *features(void)
 {
-    return !__builtin_cpu_supports("avx512f")
-        ? __builtin_cpu_supports("avx2") ? "+avx2,+sse4.1"
-        : __builtin_cpu_supports("sse4.1") ? "+sse4.1" : ""
-        : __builtin_cpu_supports("avx512dq") ? "+avx512f,+avx512dq,+avx2,+sse4.1"
-                                             : "+avx512f,+avx2,+sse4.1";
+    switch (vector_bytes()) {
+    case 64:
+        return __builtin_cpu_supports("avx512dq") ? "+avx512f,+avx512dq,+avx2,+sse4.1"
+                                                  : "+avx512f,+avx2,+sse4.1";
+    case 32:
+        return "+avx2,+sse4.1";
+    default:
+        return vector_bytes() ? "+sse4.1" : "";
+    }
 }
 
 #define LOOP(name, isa, real, bytes)                                                               \
@@ -60,12 +70,6 @@ static void run(void *function, int size, int bytes, int arity, void *out, const
     case 32 + 4: floats_32(function, arity, out, a, b, count); break;
     case 16 + 4: floats_16(function, arity, out, a, b, count); break;
     }
-}
-
-static int vector_bytes(void)
-{
-    return __builtin_cpu_supports("avx512f") ? 64 : __builtin_cpu_supports("avx2") ? 32
-        : __builtin_cpu_supports("sse4.1") ? 16 : 0;
 }
 
 void *simd_function(const char *name, int arity, int size)
@@ -113,23 +117,7 @@ void *simd_function(const char *Py_UNUSED(name), int Py_UNUSED(arity), int Py_UN
 
 #endif
 
-enum { FIRST = 64, CHUNK = 512 }; /* what raises a flag soon is done soon */
-
-#define COPIED(real)                                                                               \
-    for (npy_intp at = 0; at < count; at++, from += from_step, to += to_step) {                    \
-        *(real *)to = *(const real *)from;                                                         \
-    }
-
-static void copied(int size, const char *from, npy_intp from_step, char *to, npy_intp to_step,
-                   npy_intp count)
-{
-    if (size == 8) {
-        COPIED(double)
-    }
-    else {
-        COPIED(float)
-    }
-}
+enum { CHUNK = 512 }; /* elements at once, after the first ones */
 
 void simd_run(void *function, int arity, int size, char **args, npy_intp count,
               const npy_intp *steps, int flags)
@@ -139,18 +127,19 @@ void simd_run(void *function, int arity, int size, char **args, npy_intp count,
     for (int k = 0; k <= arity; k++) {
         dense &= steps[k] == size;
     }
-    for (npy_intp at = 0; at < count && !flags_of(flags); at += at == 0 ? FIRST : CHUNK) {
-        npy_intp length = Py_MIN(at == 0 ? FIRST : CHUNK, count - at);
+    for (npy_intp at = 0, length; at < count && !flags_of(flags); at += length) {
+        length = Py_MIN(at == 0 ? FLAGS_FIRST : CHUNK, count - at);
         char *own[3];
         for (int k = 0; k <= arity; k++) {
             own[k] = dense ? args[k] + at * size : (char *)room[k];
             if (!dense && k < arity) {
-                copied(size, args[k] + at * steps[k], steps[k], own[k], size, length);
+                copy_row(size, args[k] + at * steps[k], steps[k], own[k], size, length);
             }
         }
         run(function, size, bytes, arity, own[arity], own[0], own[arity - 1], length);
         if (!dense) {
-            copied(size, own[arity], size, args[arity] + at * steps[arity], steps[arity], length);
+            copy_row(size, own[arity], size, args[arity] + at * steps[arity], steps[arity],
+                     length);
         }
     }
 }
